@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Callable
 
 import pytest
 
-from tuckbox import Cache, _engine, places
+from tuckbox import Cache, _engine, places, registry
+from tuckbox import memory as memory_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +22,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--records", metavar="FILE", help="append the record of each family, as JSON")
     group.addoption("--nightly", action="store_true", help="run the families in their large sizes")
     group.addoption("--seed", type=int, help="where the families' random numbers begin")
+
+
+@pytest.fixture(autouse=True)
+def registrations() -> Iterator[None]:
+    """Undoes what a test registers."""
+    kept = dict(registry.by_type), dict(registry.by_name)
+    yield
+    for mapping, own in zip((registry.by_type, registry.by_name), kept):
+        mapping.clear()
+        mapping.update(own)
 
 
 @pytest.fixture
@@ -36,16 +48,45 @@ def memory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     return folder
 
 
-@pytest.fixture
-def opened() -> Iterator[Callable[..., Cache]]:
-    """Opens caches as `Cache` does. Each is checked and closed after the test, so that every test
-    of behaviour is a test of integrity as well."""
-    caches: list[Cache] = []
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on the stores that its module names in ``RUNS_ON``; else on the shared file.
 
-    def open_cache(*args: object, **kwargs: object) -> Cache:
-        cache = Cache(*args, **kwargs)  # type: ignore[arg-type]
-        caches.append(cache)
-        return cache
+    "namespace" is a namespace of a shared file.
+    """
+    if "store" in metafunc.fixturenames:
+        stores = getattr(metafunc.module, "RUNS_ON", ("shared",))
+        assert {*stores} <= {"shared", "memory", "namespace"}
+        if metafunc.definition.get_closest_marker("shared_file"):
+            stores = ("shared",)
+        if metafunc.definition.get_closest_marker("whole_cache"):
+            stores = tuple(one for one in stores if one != "namespace")
+        metafunc.parametrize("store", stores, indirect=True)
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest) -> str:
+    """Where the caches of a test are: "shared", "memory", or "namespace"."""
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def opened(store: str) -> Iterator[Callable[..., Cache]]:
+    """Opens caches as `Cache` does. Each is checked and closed after the test, so that every test
+    of behaviour is a test of integrity as well. In memory, each path is a name."""
+    caches: list[Cache] = []
+    names: dict[str, str] = {}
+
+    def open_cache(path: object = None, **kwargs: object) -> Cache:
+        if store == "memory":
+            number = next(_numbers)
+            name = None if path is None else names.setdefault(str(path), f"test-{number}")
+            cache = memory_store.Cache(name, **kwargs)  # type: ignore[arg-type]
+        else:
+            cache = Cache(path, **kwargs)  # type: ignore[arg-type]
+        if store == "namespace":
+            cache = cache.namespace("part")
+        caches.append(cache)  # type: ignore[arg-type]
+        return cache  # type: ignore[return-value]
 
     yield open_cache
     for cache in caches:
@@ -53,11 +94,15 @@ def opened() -> Iterator[Callable[..., Cache]]:
             report = cache.check()
             assert report.is_sound, report
             cache.close()
+    for name in names.values():
+        # It would live as long as the process.
+        forgotten = memory_store.cache._named.pop(name)
+        assert not forgotten._leases
 
 
 @pytest.fixture
 def cache(opened: Callable[..., Cache], path: str) -> Cache:
-    """An empty cache in a file."""
+    """An empty cache in a file or, by the name of it, in memory."""
     return opened(path, size="4 MiB")
 
 
@@ -68,10 +113,22 @@ def clock() -> _engine.ManualClock:
 
 
 @pytest.fixture
-def timed(path: str, clock: _engine.ManualClock) -> Iterator[Cache]:
+def timed(store: str, path: str, clock: _engine.ManualClock) -> Iterator[Cache]:
     """An empty cache whose time is told by `clock`."""
-    cache = Cache.__new__(Cache)
-    _engine.Core.__init__(cache, path, size_bytes=4 << 20, clock=clock)
+    cache = timed_cache(store, path, clock)
     yield cache
     assert cache.check().is_sound
     cache.close()
+
+
+def timed_cache(store: str, path: str, clock: _engine.ManualClock) -> Cache:
+    if store == "memory":
+        private = memory_store.Cache.__new__(memory_store.Cache)
+        memory_store.core.Core.__init__(private, size_bytes=4 << 20, clock=clock)
+        return private  # type: ignore[return-value]
+    cache = Cache.__new__(Cache)
+    _engine.Core.__init__(cache, path, size_bytes=4 << 20, clock=clock)
+    return cache.namespace("part") if store == "namespace" else cache
+
+
+_numbers = itertools.count()

@@ -59,6 +59,8 @@ def run_page(page: str, blocks: list[Block], names: dict[str, object]) -> int:
 
 def run_session(source: str, names: dict[str, object], place: str, line: int) -> None:
     session = doctest.DocTestParser().get_doctest(source, names, place, place, line)
+    for number, example in enumerate(session.examples):
+        example.source = awaited(example.source, f"_step_{number}", session.globs)
     output: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     result = runner.run(session, out=output.append, clear_globs=False)
@@ -67,10 +69,23 @@ def run_session(source: str, names: dict[str, object], place: str, line: int) ->
     assert not result.failed, "".join(output)
 
 
+def awaited(source: str, name: str, names: dict[str, object]) -> str:
+    """The source of a step, which may await as in `python -m asyncio`, as that of a plain step."""
+    if not re.search(r"\bawait ", source):
+        return source
+    (step,) = ast.parse(source).body
+    value = ast.unparse(step.value)
+    exec(f"async def {name}():\n    return ({value})", names)
+    targets = [ast.unparse(target) for target in getattr(step, "targets", [])]
+    return " = ".join([*targets, f"__import__('asyncio').run({name}())"]) + "\n"
+
+
 def run_program(source: str, names: dict[str, object], place: str) -> None:
     lines = source.splitlines()
     for statement in ast.parse(source).body:
-        code = "\n".join(lines[statement.lineno - 1 : statement.end_lineno])
+        decorators = getattr(statement, "decorator_list", [])
+        first = min(one.lineno for one in [statement, *decorators])
+        code = "\n".join(lines[first - 1 : statement.end_lineno])
         if not isinstance(statement, ast.Expr):
             exec(code, names)
             continue

@@ -46,7 +46,10 @@ def audit_(triples: tuple[str, ...], versions: tuple[str, ...]) -> None:
     problems += [f"{name} is not part of a release" for name in sorted(found - set(wanted))]
     for name in sorted(found & set(wanted)):
         path, target = FOLDER / name, wanted[name]
-        broken = audit.wheel(path, target) + _policy(path, target) if target else audit.source(path)
+        if target:
+            broken = audit.wheel(path, target) + _policy(path, target)
+        else:
+            broken = audit.source(path) if name.endswith(".tar.gz") else audit.universal(path)
         click.echo(f"{path.stat().st_size / 1024:7.0f} KiB  {name}")
         problems += [f"{name}: {problem}" for problem in broken]
     if problems:

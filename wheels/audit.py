@@ -6,6 +6,8 @@ anything.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 import subprocess
@@ -75,6 +77,25 @@ def _wheel_files(contents: dict[str, bytes], metadata: str, extensions: list[str
     found = {name for name in contents if not name.endswith("/")}
     yield from (f"{name} is missing" for name in sorted(wanted - found))
     yield from (f"{name} does not belong into a wheel" for name in sorted(found - wanted))
+
+
+def universal(path: Path) -> list[str]:
+    """Return what is wrong with the wheel without the extension."""
+    with zipfile.ZipFile(path) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    metadata = f"tuckbox-{version()}.dist-info"
+    wanted = {name.removeprefix("python/") for name in _tracked("python/tuckbox")}
+    wanted |= {f"{metadata}/{name}" for name in _DIST_INFO if not name.startswith("sboms/")}
+    problems = [f"{name} is missing" for name in sorted(wanted - set(contents))]
+    problems += [f"{name} does not belong into it" for name in sorted(set(contents) - wanted)]
+    if b"\nTag: py3-none-any\n" not in contents.get(f"{metadata}/WHEEL", b""):
+        problems.append("its tag is not py3-none-any")
+    recorded = contents.get(f"{metadata}/RECORD", b"").decode()
+    for name, content in contents.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        if f"{name},sha256={digest},{len(content)}\n" not in recorded and "RECORD" not in name:
+            problems.append(f"RECORD has another {name}")
+    return problems + core_metadata(contents.get(f"{metadata}/METADATA", b""))
 
 
 def source(path: Path) -> list[str]:

@@ -3,20 +3,27 @@
 Owns how maturin is called. Must not judge what it builds.
 
 The wheels come from the unpacked source distribution, so a file that it lacks stops the build. Zig
-links them: it brings the C libraries of all targets, so one machine builds all wheels.
+links them: it brings the C libraries of all targets, so one machine builds all wheels. Maturin
+cannot build the wheel without the extension, so this module writes it.
 """
 
 from __future__ import annotations
 
+import base64
+import csv
+import hashlib
+import io
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
+import time
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from wheels.targets import ROOT, Target, sdist_name
+from wheels.targets import ROOT, Target, sdist_name, universal_name, version
 
 _MATURIN = Path(sys.executable).with_name("maturin")
 
@@ -33,6 +40,7 @@ def build(folder: Path, targets: Iterable[Target], versions: Iterable[str]) -> N
     folder.mkdir(parents=True, exist_ok=True)
     sdist(folder)
     source = unpacked(folder / sdist_name(), ROOT / "target" / "wheels-source")
+    universal(source, folder)
     for target in targets:
         _wheels(source, target, list(versions), folder)
 
@@ -52,6 +60,46 @@ def unpacked(archive: Path, folder: Path) -> Path:
     for path in folder.rglob("*"):
         path.touch()
     return folder / archive.name.removesuffix(".tar.gz")
+
+
+def universal(source: Path, folder: Path) -> Path:
+    """Write the wheel without the extension into a folder, and return its path.
+
+    Args:
+        source: The root folder of the unpacked source distribution.
+        folder: Where to write it.
+    """
+    metadata = f"tuckbox-{version()}.dist-info"
+    package = source / "python"
+    contents = {
+        path.relative_to(package).as_posix(): path.read_bytes()
+        for path in sorted(package.rglob("*"))
+        if path.is_file()
+    }
+    for name in ("LICENSE", "THIRD-PARTY-LICENSES.txt"):
+        contents[f"{metadata}/licenses/{name}"] = (source / name).read_bytes()
+    contents[f"{metadata}/METADATA"] = (source / "PKG-INFO").read_bytes()
+    contents[f"{metadata}/WHEEL"] = (
+        b"Wheel-Version: 1.0\nGenerator: wheels/build.py\nRoot-Is-Purelib: true\n"
+        b"Tag: py3-none-any\n"
+    )
+    record = io.StringIO()
+    lines = csv.writer(record, lineterminator="\n")
+    for name, content in contents.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
+        lines.writerow([name, f"sha256={digest.decode()}", len(content)])
+    lines.writerow([f"{metadata}/RECORD", "", ""])
+    contents[f"{metadata}/RECORD"] = record.getvalue().encode()
+    # Two builds of one commit are the same bytes.
+    made = time.gmtime(int(_run(["git", "log", "-1", "--format=%ct"], ROOT, {})))[:6]
+    path = folder / universal_name()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            entry = zipfile.ZipInfo(name, made)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o100644 << 16
+            archive.writestr(entry, content)
+    return path
 
 
 def _wheels(source: Path, target: Target, versions: list[str], folder: Path) -> None:

@@ -66,12 +66,17 @@ def wheel_name(python: str, target: Target) -> str:
     return f"tuckbox-{version()}-{tag}-{tag}-{'.'.join(target.tags)}.whl"
 
 
+def universal_name() -> str:
+    """Return the file name of the wheel without the extension, for systems that have no other."""
+    return f"tuckbox-{version()}-py3-none-any.whl"
+
+
 def sdist_name() -> str:
     """Return the file name of the source distribution."""
     return f"tuckbox-{version()}.tar.gz"
 
 
 def names(targets: Iterable[Target], versions: Iterable[str]) -> dict[str, Target | None]:
-    """Return the name of every file, with its target; None for the source distribution."""
+    """Return the name of every file, with its target; None for those without an extension."""
     wheels = {wheel_name(python, target): target for target in targets for python in versions}
-    return {sdist_name(): None, **wheels}
+    return {sdist_name(): None, universal_name(): None, **wheels}

@@ -4,10 +4,29 @@ This module has what programs use every day. The other errors are in `tuckbox.er
 `AfterPowerCut` in `tuckbox.choices`, and `Loss` in `tuckbox.results`.
 """
 
-from tuckbox._engine import __version__
-from tuckbox.cache import Cache
 from tuckbox.errors import TuckboxError
 from tuckbox.keys import Key
+from tuckbox.loads import Result
+from tuckbox.registry import register
 from tuckbox.results import CheckReport, Entry, Stats
 
-__all__ = ["Cache", "CheckReport", "Entry", "Key", "Stats", "TuckboxError", "__version__"]
+try:
+    from tuckbox._engine import __version__
+    from tuckbox.cache import Cache
+except ModuleNotFoundError as error:
+    # An extension that is there and does not work is an error.
+    if error.name != "tuckbox._engine":
+        raise
+    from tuckbox.memory.fallback import Cache, __version__
+
+__all__ = [
+    "Cache",
+    "CheckReport",
+    "Entry",
+    "Key",
+    "Result",
+    "Stats",
+    "TuckboxError",
+    "__version__",
+    "register",
+]

@@ -1,22 +1,61 @@
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from datetime import timedelta
 from os import PathLike
-from typing import Any, ClassVar, Final, SupportsIndex, TypeVar, final, overload
+from typing import Any, ClassVar, Final, ParamSpec, SupportsIndex, TypeVar, final, overload
 
 from _typeshed import SupportsItems
 from typing_extensions import Self, TypeAlias, disjoint_base
 
 from tuckbox.choices import AfterPowerCut, Favour
+from tuckbox.contract import Begun, Token
 from tuckbox.keys import Key
 from tuckbox.results import Entry
 
 _D = TypeVar("_D")
 _K = TypeVar("_K", bound=Key)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 _TTL: TypeAlias = float | SupportsIndex | str | timedelta | None
 
-__all__ = ["Core", "ManualClock", "Scan", "__version__"]
+__all__ = ["Core", "ManualClock", "Scan", "__version__", "briefly", "is_brief"]
 
 __version__: Final[str]
+
+def briefly(
+    spin_s: float, function: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs
+) -> _R:
+    """Call a function whose cache operations must not wait, for event loops.
+
+    An operation in it that meets a lock raises `tuckbox.brief.Locked`. One that would have to
+    repair, or to copy a value longer than 128 KiB, raises `tuckbox.brief.WouldBlock`. Neither has
+    changed anything.
+
+    Args:
+        spin_s: For how many seconds an operation may spin for a lock.
+        function: What to call, with the other arguments.
+
+    Returns:
+        What the function returns.
+
+    Raises:
+        WouldBlock: See above; and whatever the function raises.
+
+    Example:
+        >>> briefly(0.0, cache.set, "user:42", "Ada", ttl=60)
+        >>> briefly(0.0, cache.get, "user:42")
+        'Ada'
+    """
+
+def is_brief() -> bool:
+    """Return whether the operations of this thread must be brief now.
+
+    Returns:
+        True inside of a call of `briefly`.
+
+    Example:
+        >>> is_brief(), briefly(0.0, is_brief)
+        (False, True)
+    """
 
 @final
 class ManualClock:
@@ -42,7 +81,7 @@ class ManualClock:
 
 @final
 class Scan:
-    """Iterator over the keys, values or items of a cache, in no particular order.
+    """Iterator over the keys, values or items of a cache or a namespace, in no particular order.
 
     Yields each entry that exists during the whole iteration exactly once. Entries stored meanwhile
     may be missing. Expired entries are skipped.
@@ -70,6 +109,8 @@ class Core(MutableMapping[Key, Any]):
         read_only: bool = False,
         group: int | None = None,
         exact: bool = False,
+        objects: object = None,
+        only_mine: bool = False,
         clock: ManualClock | None = None,
         resizes: bool = False,
         creates_folder: bool = False,
@@ -99,11 +140,12 @@ class Core(MutableMapping[Key, Any]):
         """
     @overload
     def get(self, key: Key, default: _D) -> Any | _D: ...
-    def get_entry(self, key: Key) -> Entry | None:
-        """Return the value, expiry and version of `key`, or None if it has no value.
+    def get_entry(self, key: Key, *, stale: bool = False) -> Entry | None:
+        """Return the entry of `key`, or None if it has no value.
 
         Args:
             key: A str, bytes, int, or a tuple of these.
+            stale: If true, also return a stale entry.
 
         Returns:
             An `Entry` (a named tuple), or None.
@@ -117,7 +159,16 @@ class Core(MutableMapping[Key, Any]):
             >>> entry.value, entry.expiry
             ('Ada', None)
         """
-    def set(self, key: Key, value: object, ttl: _TTL = None) -> None:
+    def set(
+        self,
+        key: Key,
+        value: object,
+        ttl: _TTL = None,
+        *,
+        tags: Iterable[str] = (),
+        stale: _TTL = None,
+        keep_ttl: bool = False,
+    ) -> None:
         """Store `value` under `key`, replacing any old value.
 
         Args:
@@ -125,11 +176,15 @@ class Core(MutableMapping[Key, Any]):
             value: An object of one of the types listed in `tuckbox.Cache`.
             ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at
                 once.
+            tags: Names for `evict`, each a str.
+            stale: How long the entry is kept stale after its ttl, as ``ttl``; None is not at all.
+            keep_ttl: If true, a present entry keeps its expiry, and ``ttl`` is for a new one.
 
         Raises:
             KeyTypeError, KeyTooLong: The key is invalid.
             ValueTypeError, ValueTooLarge: The value cannot be stored.
-            InvalidTTL: `ttl` is not a length of time.
+            InvalidTTL: `ttl` or `stale` is not a length of time.
+            InvalidTag: `tags` is not an iterable of str, or one is empty or longer than 255 bytes.
             CacheFull: There is no room, even after eviction.
             LockTimeout: A live process held the lock for longer than `lock_timeout`.
             CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
@@ -141,14 +196,27 @@ class Core(MutableMapping[Key, Any]):
             >>> cache.set("user:42", {"name": "Ada"}, ttl=300)
             >>> cache.get_entry("user:42").value
             {'name': 'Ada'}
+            >>> cache.set("user:42", {"name": "Ada"}, tags=["users"])
+            >>> cache.evict(tag="users")
+            >>> "user:42" in cache
+            False
         """
-    def add(self, key: Key, value: object, ttl: _TTL = None) -> bool:
+    def add(
+        self,
+        key: Key,
+        value: object,
+        ttl: _TTL = None,
+        *,
+        tags: Iterable[str] = (),
+        stale: _TTL = None,
+    ) -> bool:
         """Store `value` only if `key` has no value.
 
         Args:
             key: A str, bytes, int, or a tuple of these.
             value: An object of one of the types listed in `tuckbox.Cache`.
             ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+            tags, stale: As `set`.
 
         Returns:
             True if the value was stored, False if the key has a value.
@@ -160,13 +228,23 @@ class Core(MutableMapping[Key, Any]):
             >>> cache.add("seen:7", True, ttl=60), cache.add("seen:7", True, ttl=60)
             (True, False)
         """
-    def replace(self, key: Key, value: object, ttl: _TTL = None) -> bool:
+    def replace(
+        self,
+        key: Key,
+        value: object,
+        ttl: _TTL = None,
+        *,
+        tags: Iterable[str] = (),
+        stale: _TTL = None,
+        keep_ttl: bool = False,
+    ) -> bool:
         """Store `value` only if `key` already has a value.
 
         Args:
             key: A str, bytes, int, or a tuple of these.
             value: An object of one of the types listed in `tuckbox.Cache`.
             ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+            tags, stale, keep_ttl: As `set`.
 
         Returns:
             True if the value was stored, False if the key has no value.
@@ -178,7 +256,17 @@ class Core(MutableMapping[Key, Any]):
             >>> cache.replace("user:42", "Ada")
             False
         """
-    def cas(self, key: Key, value: object, version: int, ttl: _TTL = None) -> bool:
+    def cas(
+        self,
+        key: Key,
+        value: object,
+        version: int,
+        ttl: _TTL = None,
+        *,
+        tags: Iterable[str] = (),
+        stale: _TTL = None,
+        keep_ttl: bool = False,
+    ) -> bool:
         """Store `value` only if the entry of `key` still has this `version` (compare and set).
 
         Args:
@@ -186,6 +274,7 @@ class Core(MutableMapping[Key, Any]):
             value: An object of one of the types listed in `tuckbox.Cache`.
             version: The `version` of the `Entry` that `get_entry` returned.
             ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+            tags, stale, keep_ttl: As `set`.
 
         Returns:
             True if the value was stored, False if the value changed meanwhile or is missing.
@@ -202,17 +291,20 @@ class Core(MutableMapping[Key, Any]):
             >>> cache.cas("cart", entry.value + ["salt"], entry.version)
             False
         """
-    def delete(self, key: Key) -> bool:
+    def delete(self, key: Key, version: int | None = None) -> bool:
         """Delete `key`.
 
         Args:
             key: A str, bytes, int, or a tuple of these.
+            version: If given, delete the entry only if it still has this version (compare and
+                delete).
 
         Returns:
-            True if the key had a value, False if not.
+            True if the key had a value, and that version; False if not.
 
         Raises:
             KeyTypeError, KeyTooLong: The key is invalid.
+            InvalidVersion: `version` is not the version of an entry.
             LockTimeout: A live process held the lock for longer than `lock_timeout`.
             CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
 
@@ -263,6 +355,44 @@ class Core(MutableMapping[Key, Any]):
             >>> cache.set("session", "abc", ttl=60)
             >>> cache.touch("session", ttl=3600)
             True
+        """
+    def get_and_touch(self, key: Key, ttl: _TTL = None, default: Any = None) -> Any:
+        """Return the value of `key` and give it a new time to live, counted from now.
+
+        Atomic over all processes. Takes a lock, which `get` does not.
+
+        Args:
+            key: A str, bytes, int, or a tuple of these.
+            ttl: As for `touch`.
+            default: Returned if the key has no value.
+
+        Returns:
+            The value, or `default`.
+
+        Raises:
+            As `get` and `touch`.
+
+        Example:
+            >>> cache.set("session", "abc", ttl=60)
+            >>> cache.get_and_touch("session", ttl=3600)
+            'abc'
+        """
+    def ttl(self, key: Key) -> float | None:
+        """Return how long `key` has to live.
+
+        Args:
+            key: A str, bytes, int, or a tuple of these.
+
+        Returns:
+            Seconds as a float, `math.inf` if it never expires, or None if it has no value.
+
+        Raises:
+            As `get`.
+
+        Example:
+            >>> cache.set("session", "abc", ttl=60)
+            >>> round(cache.ttl("session"))
+            60
         """
     def incr(
         self,
@@ -334,12 +464,20 @@ class Core(MutableMapping[Key, Any]):
             >>> cache.get_many(["a", "b"])
             {'a': 1}
         """
-    def set_many(self, mapping: SupportsItems[Key, object], ttl: _TTL = None) -> None:
+    def set_many(
+        self,
+        mapping: SupportsItems[Key, object],
+        ttl: _TTL = None,
+        *,
+        tags: Iterable[str] = (),
+        stale: _TTL = None,
+    ) -> None:
         """Store several values.
 
         Args:
             mapping: A dict, or another mapping with `items`, of keys to values.
             ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+            tags, stale: As `set`.
 
         Raises:
             TypeError: `mapping` is not a mapping.
@@ -377,6 +515,7 @@ class Core(MutableMapping[Key, Any]):
     def __iter__(self) -> Iterator[Key]: ...
     def _iter_values(self) -> Iterator[Any]: ...
     def _iter_items(self) -> Iterator[tuple[Key, Any]]: ...
+    def _iter_tagged(self, tag: str) -> Iterator[Key]: ...
     def popitem(self) -> tuple[Key, Any]:
         """Delete any entry and return its key and value.
 
@@ -414,7 +553,8 @@ class Core(MutableMapping[Key, Any]):
             2
         """
     def expire(self) -> int:
-        """Delete all expired entries to free their space. Reads never return them in any case.
+        """Delete all expired entries to free their space, and those that an eviction of a tag or a
+        clear of a namespace has made missing. Reads never return them in any case.
 
         Returns:
             How many entries were deleted.
@@ -427,6 +567,45 @@ class Core(MutableMapping[Key, Any]):
             >>> cache.expire()
             1
         """
+    def evict(self, *, tag: str, soft: bool = False) -> None:
+        """Make all entries with a tag missing, in a time that does not depend on their number.
+
+        No entry that was stored before is returned after it, in any process. Entries stored later
+        are not affected. A cache that has no room for more tags may evict those of others as well.
+
+        Args:
+            tag: The tag, a str.
+            soft: If true, the entries become stale instead: only callers that accept stale entries
+                get them.
+
+        Raises:
+            InvalidTag: `tag` is not a str, or is empty or longer than 255 bytes.
+            LockTimeout: A live process held the lock for longer than `lock_timeout`.
+            CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
+
+        Example:
+            >>> cache.set("user:42", "Ada", tags=["users"])
+            >>> cache.evict(tag="users")
+            >>> cache.get("user:42") is None
+            True
+        """
+    def _begin(self, key: Key, force: bool) -> Begun: ...
+    def _finish(
+        self,
+        token: Token,
+        key: Key,
+        value: Any,
+        ttl: _TTL,
+        stale: _TTL,
+        tags: Iterable[str],
+        made_s: float | None,
+    ) -> bool: ...
+    @staticmethod
+    def _abandon(token: Token) -> None: ...
+    def _wait_made(self, key: Key, timeout_s: float) -> bool: ...
+    def _join(self, parent: Core, name: str) -> None: ...
+    def _era(self, name: str) -> int: ...
+    def _advance_era(self, name: str) -> int: ...
     def close(self) -> None:
         """Close this handle. The file and all other handles stay open.
 
@@ -468,6 +647,8 @@ class Core(MutableMapping[Key, Any]):
     @property
     def group(self) -> int | None:
         """The number of the group that shares the file; None if only its owner can use it."""
+    @property
+    def _objects(self) -> Any | None: ...
     @property
     def _shown(self) -> str | None: ...
     def _resize(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from typing import Any, Callable, TypeVar, cast
 
-__all__ = ["explains_names", "unexpected"]
+__all__ = ["explains_names", "hides_others", "unexpected"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -19,14 +18,25 @@ _NAMES = {
     "memory size_bytes size_limit",
     "max_entries": "capacity count_limit max_items max_keys max_size maxlen maxsize threshold",
     "favour": "eviction eviction_policy favor policy",
+    "delta": "amount by increment step",
+    "default": "initial initial_value",
+    "version": "cas cas_token cas_unique token",
     "lock_timeout": "block_timeout timeout",
     "read_only": "readonly",
+    "tags": "label labels tag",
+    "tag": "label tags",
+    "stale": "grace stale_ttl stale_while_revalidate swr",
+    "keep_ttl": "keepttl",
+    "prefix": "match pattern startswith",
 }
 """Parameters, and what other caches call them."""
 _OPERATIONS = {
     ("set", "nx"): "add",
     ("set", "xx"): "replace",
     ("get", "expire_time"): "get_entry",
+    ("get", "tag"): "get_entry",
+    ("get", "ex"): "get_and_touch",
+    ("get", "ttl"): "get_and_touch",
 }
 """What does the work of a parameter that an operation does not have."""
 
@@ -47,7 +57,11 @@ def unexpected(function: Callable[..., object], name: str) -> str:
         "it is called 'ttl'"
     """
     shown = "Cache" if function.__name__ == "__init__" else function.__name__
-    known = [one for one in inspect.signature(function).parameters if one != "self"]
+    known = [
+        name
+        for name, one in inspect.signature(function).parameters.items()
+        if name != "self" and one.kind is not one.VAR_KEYWORD
+    ]
     theirs = name.lower()
     hints = []
     if same := [repr(ours) for ours in known if theirs in _NAMES.get(ours, "").split()]:
@@ -56,6 +70,10 @@ def unexpected(function: Callable[..., object], name: str) -> str:
         hints.append("entries expire by the ttl of each operation: set(key, value, ttl=60)")
     if operation := _OPERATIONS.get((shown, theirs)):
         hints.append(f"use {operation}()")
+    if not hints:
+        # Here, because importing it takes longer than importing this package's other modules.
+        import difflib  # noqa: PLC0415
+
     if not hints and (close := difflib.get_close_matches(name, known, n=1)):
         hints.append(f"did you mean {close[0]!r}?")
     if not hints:
@@ -75,3 +93,14 @@ def explains_names(function: _Function) -> _Function:
         return function(*args, **kwargs)
 
     return cast("_Function", checked)
+
+
+def hides_others(function: _Function) -> _Function:
+    """Leave ``**others`` out of the signature of a function that refuses them with `unexpected`.
+
+    For operations that a wrapper would make too slow.
+    """
+    signature = inspect.signature(function)
+    shown = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    return function

@@ -1,54 +1,51 @@
-"""`Cache`, the public class.
+"""`Cache`, the public class: a cache on the shared file.
 
-Adds to the extension's class: sizes as text, the context manager, pickling and named results. Must
-not override ``get`` or ``set``: a Python frame would make them slower.
+Joins `Surface` and the extension's class, and adds what is about the file: its path, sizes as text,
+warnings and pickling. Must not override ``get`` or ``set``: a Python frame would make them slower.
 """
 
 from __future__ import annotations
 
 import atexit
 import grp
-import math
 import os
 import warnings
 import weakref
-from collections.abc import ItemsView, KeysView, MutableMapping, ValuesView
-from datetime import timedelta
-from types import TracebackType
-from typing import Any, ClassVar, Final, Literal, Optional, SupportsIndex, TypeVar, Union
+from collections.abc import Iterable, MutableMapping
+from typing import Any, ClassVar, Literal, Optional, SupportsIndex, Union
 
 from tuckbox import _engine
 from tuckbox.advice import explains_names
 from tuckbox.choices import AfterPowerCut, Favour
+from tuckbox.compression import Algorithm
 from tuckbox.errors import (
     CacheClosed,
     InvalidArgument,
     InvalidGroup,
-    InvalidLockTimeout,
-    InvalidMaxEntries,
     SizeMismatchWarning,
 )
-from tuckbox.keys import Key
+from tuckbox.flights import AsyncLoading
+from tuckbox.greenlets import cooperate
+from tuckbox.limits import checked_lock_timeout, checked_max_entries
+from tuckbox.loading import Loading
 from tuckbox.logouts import warn_of_logout
+from tuckbox.memoize import Memoizing
+from tuckbox.namespaces import Namespace
+from tuckbox.objects import Codec, Objects, Pickle
+from tuckbox.organising import Organising
 from tuckbox.places import Place, is_in_memory, place_of, prepare
-from tuckbox.results import CheckReport, Loss, Stats
+from tuckbox.signing import SecretArgument
 from tuckbox.sizes import parse_size
-from tuckbox.views import Items, Keys, Values
+from tuckbox.surface import Surface
 from tuckbox.volumes import warn_of_little_space, warn_of_separate_caches
 
 __all__ = ["Cache"]
 
-_Self = TypeVar("_Self", bound="Cache")
-
-# None is a value.
-_MISSING: Final = object()
-
-_MAX_ENTRIES_MAX = 2**63 - 1
 _GROUP_MAX = 2**32 - 1
 """To ``fchown``, this number means "do not change the group"."""
 
 
-class Cache(_engine.Core):
+class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, _engine.Core):
     """A cache shared by every process that opens the same file.
 
     Example:
@@ -82,8 +79,16 @@ class Cache(_engine.Core):
     **Values** are None, bool, int of any size, float, str, bytes, bytearray, list, tuple, dict,
     set, frozenset, datetime, date, time, timedelta, Decimal and UUID, nested up to 64 deep. A value
     comes back as the same type, so instances of subclasses raise ValueTypeError. Time zones must be
-    ``datetime.timezone`` or ``zoneinfo.ZoneInfo`` objects. Tuckbox never pickles values, and
-    reading a value never runs code that the file names.
+    ``datetime.timezone`` or ``zoneinfo.ZoneInfo`` objects.
+
+    **Objects** of other types need one of these; see the guide *Storing objects*:
+
+    - `tuckbox.register` for their types: dataclasses, enums, arrays, and any class with functions.
+    - ``pickle="signed"`` with ``secret``, or ``pickle="private"``, for whatever pickle can store.
+    - ``codec`` for functions of your own.
+
+    A registered type comes first, then the pickle or the codec. Without ``pickle``, reading a value
+    never runs code that the file names.
 
     **Numbers of other libraries** become plain ones: an object with ``__index__``, such as a NumPy
     integer, is an int wherever an int can be used; NumPy's bool, float16, float32, float64, str and
@@ -109,10 +114,10 @@ class Cache(_engine.Core):
     """The name of this release's file format, such as ``"1-0123456789abcdef"``. A release with
     another format raises VersionMismatch when it opens the file."""
 
-    # Entries have no order. Without this, `reversed` would use `len` and the keys 0, 1, ...
-    __reversed__ = None
     # Whether a subclass refuses numbers of other libraries as values.
     _exact: ClassVar[bool] = False
+    # What a subclass does about values that are not plain.
+    _objects_class: ClassVar[type[Objects]] = Objects
 
     @explains_names
     def __init__(
@@ -126,6 +131,11 @@ class Cache(_engine.Core):
         lock_timeout: float = 1.0,
         read_only: bool = False,
         group: Union[str, int, None] = None,
+        pickle: Pickle = "never",
+        secret: Optional[SecretArgument] = None,
+        codec: Union[Codec, Iterable[Codec], None] = None,
+        compress: Union[float, str, SupportsIndex, None] = None,
+        compressor: Algorithm = "zstd",
     ) -> None:
         """Open the cache at ``path``, and create the file if it does not exist.
 
@@ -158,6 +168,19 @@ class Cache(_engine.Core):
             group: Name or number of a group that shares the file (mode 0660); not for a name. Every
                 process that opens the file must pass it. Members can read, change and delete all
                 entries and delay writers, but cannot crash other processes or run code in them.
+            pickle: Whether values that are neither plain nor of a registered type are pickled.
+                ``"never"`` (the default) refuses them. ``"signed"`` signs each pickle with
+                ``secret``, and unpickles only what was signed for that entry. ``"private"``
+                signs nothing; the file must be one that only this user can write.
+            secret: A str or bytes, several of them with the newest first, or a function that
+                returns them. Only for ``pickle="signed"``.
+            codec: An object with ``name``, ``encode(value)`` and ``decode(bytes)``, or several,
+                newest first. Encodes all values except 64-bit ints and those of registered types;
+                ``encode`` may return NotImplemented to store a plain value as it is.
+            compress: Compress values from this length on, as a size such as "4 kB"; None (the
+                default) compresses nothing. Compressed values are always readable.
+            compressor: ``"zstd"`` (the default) or ``"lz4"``, installed by ``tuckbox[zstd]`` and
+                ``tuckbox[lz4]``.
 
         Raises:
             CacheOpenError: The file cannot be opened or created; the subclasses say why.
@@ -179,17 +202,28 @@ class Cache(_engine.Core):
             >>> Cache("./app.tuck", read_only=True).max_entries
             100000
         """
+        cooperate(Cache)
         place = None if path is None else place_of(path)
         size_bytes = None if size is None else parse_size(size)
+        if pickle == "private" and group is not None:
+            raise InvalidArgument(
+                'pickle="private" needs a file that only this user can write, and group shares it; '
+                'pass pickle="signed" and a secret'
+            )
+        objects = self._objects_class(
+            pickle=pickle, secret=secret, codec=codec, compress=compress, compressor=compressor
+        )
         super().__init__(
             size_bytes=size_bytes,
-            max_entries=_checked_max_entries(max_entries),
+            max_entries=checked_max_entries(max_entries),
             favour=favour,
             after_power_cut=after_power_cut,
-            lock_timeout_s=_checked_lock_timeout(lock_timeout),
+            lock_timeout_s=checked_lock_timeout(lock_timeout),
             read_only=_checked_read_only(path, read_only),
             group=_checked_group(place, group),
             exact=self._exact,
+            objects=objects,
+            only_mine=pickle == "private",
             resizes=True,
             creates_folder=place is not None and is_in_memory(place.path),
             # The last, because it creates a folder.
@@ -256,204 +290,32 @@ class Cache(_engine.Core):
         """
         if self.path is None:
             raise InvalidArgument("a private cache cannot be resized: use a cache with a path")
-        limit = None if max_entries == "keep" else _checked_max_entries(max_entries) or 0
+        limit = None if max_entries == "keep" else checked_max_entries(max_entries) or 0
         self._resize(None if size is None else parse_size(size), limit, favour)
 
-    def keys(self) -> KeysView[Key]:
-        """Return a view of all keys, in no particular order.
-
-        To iterate over it yields each key that exists during the whole iteration exactly once.
-        Expired entries are skipped.
-
-        Returns:
-            A view, as of a dict. It shows the entries of the moment.
-
-        Raises:
-            EntryCorrupt: While iterating: a key cannot be decoded.
-            CacheClosed: The cache is closed.
-
-        Example:
-            >>> cache.set_many({"a": 1, "b": 2})
-            >>> sorted(cache.keys())
-            ['a', 'b']
-            >>> cache.keys() & {"b", "c"}
-            {'b'}
-        """
-        return Keys(self._opened())
-
-    def values(self) -> ValuesView[Any]:
-        """Return a view of all values. See `keys`.
-
-        Returns:
-            A view, as of a dict. To search it compares each value.
-
-        Raises:
-            EntryCorrupt: While iterating: a key or value cannot be decoded.
-            CacheClosed: The cache is closed.
-
-        Example:
-            >>> cache.set_many({"a": 1, "b": 2})
-            >>> sum(cache.values())
-            3
-        """
-        return Values(self._opened())
-
-    def items(self) -> ItemsView[Key, Any]:
-        """Return a view of all (key, value) tuples. See `keys`.
-
-        Returns:
-            A view, as of a dict.
-
-        Raises:
-            As `values`.
-
-        Example:
-            >>> cache.set_many({"a": 1, "b": 2})
-            >>> sorted(cache.items())
-            [('a', 1), ('b', 2)]
-        """
-        return Items(self._opened())
-
-    def _opened(self) -> Cache:
-        len(self)  # Raises CacheClosed.
-        return self
-
-    @explains_names
-    def setdefault(
-        self,
-        key: Key,
-        default: Any = None,
-        ttl: Union[float, SupportsIndex, str, timedelta, None] = None,
-    ) -> Any:
-        """Return the value of ``key``; if it has none, store ``default`` and return that.
-
-        Atomic over all processes: of several callers only one stores its default, and the others
-        get that value.
-
-        Args:
-            key: A str, bytes, int, or a tuple of these.
-            default: The value to store, of one of the types listed in `tuckbox.Cache`.
-            ttl: Seconds, text such as "5m", or a timedelta, for ``default`` only.
-
-        Returns:
-            The value, or ``default``.
-
-        Raises:
-            As `get` and `set`.
-
-        Example:
-            >>> cache.setdefault("theme", "dark"), cache.setdefault("theme", "light")
-            ('dark', 'dark')
-        """
-        while True:
-            # Not `self.get`: that of a subclass may do something else on a miss.
-            value = super().get(key, _MISSING)
-            if value is not _MISSING:
-                return value
-            if super().add(key, default, ttl):
-                return default
-
-    def update(self, other: Any = (), /, **values: Any) -> None:
-        """Store the entries of a mapping, or of an iterable of pairs, as `set_many`.
-
-        Args:
-            other: A mapping, or an iterable of (key, value) pairs.
-            **values: More values, with their keys as names.
-
-        Raises:
-            As `set_many`.
-
-        Example:
-            >>> cache.update({"a": 1}, b=2)
-            >>> cache.update([(("user", 42), "Ada")])
-            >>> len(cache)
-            3
-        """
-        entries: dict[Key, Any] = dict(other.items() if hasattr(other, "items") else other)
-        entries.update(values.items())
-        self.set_many(entries)
-
-    def stats(self) -> Stats:
-        """Return statistics about the cache: hits, misses, entries, bytes and more.
-
-        Returns:
-            The statistics. Counts cover all processes since the file was created.
-
-        Raises:
-            CacheClosed: The cache is closed.
-
-        Example:
-            >>> cache.set("user:42", "Ada")
-            >>> cache.stats().entries
-            1
-        """
-        return Stats(**self._stats())
-
-    def check(self) -> CheckReport:
-        """Verify every entry and every segment, remove damaged entries, and correct counters.
-
-        Reads the whole cache, without the GIL. Writers wait while their shard is being verified.
-
-        Returns:
-            A report of the damage found and repaired.
-
-        Raises:
-            CacheClosed: The cache is closed.
-            CacheReadOnly: The cache was opened with ``read_only``.
-            LockTimeout: A live process held a lock for longer than ``lock_timeout``.
-
-        Example:
-            >>> cache.check().is_sound
-            True
-        """
-        report = self._check()
-        report["losses"] = tuple(Loss(*loss) for loss in report["losses"])
-        report["findings"] = tuple(report["findings"])
-        return CheckReport(**report)
-
-    def __enter__(self: _Self) -> _Self:  # noqa: PYI019 - Self is not in Python 3.9.
-        """Return the cache. The end of the ``with`` block closes it.
-
-        Raises:
-            CacheClosed: The cache is closed.
-        """
-        if self.closed:
-            raise CacheClosed(f"{self!r} cannot be used in a with statement; open it again first")
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        """Close the cache."""
-        self.close()
-
-    def __repr__(self) -> str:
-        """Return the path and the state, such as ``<Cache '/tmp/app.tuck' closed>``."""
-        name = type(self).__name__
-        try:
-            place = "private" if self.path is None else repr(self.path)
-        except CacheClosed:
-            return f"<{name} never opened>"
-        return f"<{name} {place}{' closed' if self.closed else ''}>"
+    def _within(self, name: str) -> Namespace:
+        return _Namespace(self, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the path and the options, not the entries.
 
         Raises:
             CacheClosed: The cache is closed.
+            TypeError: The handle has a secret, and the pickle is not for a child process.
         """
         if self.closed:
             raise CacheClosed(f"{self!r} cannot be pickled or copied; open it again first")
         limits = (self.size, self.max_entries, self.lock_timeout)
         choices = (self.favour, self.after_power_cut)
         arguments = (self.path, self._shown, *limits, self.read_only, self.group, *choices)
-        return _reopen, (type(self), *arguments), self.__dict__ or None
+        return _reopen, (type(self), *arguments, self._objects), self.__dict__ or None
 
 
 MutableMapping.register(Cache)
+
+
+class _Namespace(Namespace, Cache):
+    """A namespace of a cache on the shared file."""
 
 
 def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
@@ -467,7 +329,9 @@ def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
     group: int | None = None,
     favour: Favour | None = None,
     after_power_cut: AfterPowerCut | None = None,
+    objects: Objects | None = None,
 ) -> Cache:
+    cooperate(Cache)
     cache = kind.__new__(kind)
     _engine.Core.__init__(
         cache,
@@ -482,6 +346,8 @@ def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
         group=group,
         creates_folder=path is not None and is_in_memory(path),
         exact=kind._exact,  # noqa: SLF001 - This module's own class.
+        objects=objects,
+        only_mine=objects is not None and objects.pickle == "private",
     )
     _close_at_exit(cache)
     return cache
@@ -532,26 +398,3 @@ def _checked_group(place: Place | None, group: str | int | None) -> int | None:
         raise InvalidGroup(
             f"group {group!r} does not exist on this machine; to list the groups, run: getent group"
         ) from None
-
-
-def _checked_max_entries(max_entries: int | None) -> int | None:
-    if max_entries is None:
-        return None
-    if isinstance(max_entries, bool) or not isinstance(max_entries, int):
-        kind = type(max_entries).__name__
-        raise InvalidMaxEntries(f"max_entries must be an int or None, not {kind}")
-    if not 0 < max_entries <= _MAX_ENTRIES_MAX:
-        raise InvalidMaxEntries(
-            f"max_entries must be between 1 and {_MAX_ENTRIES_MAX:,}; None means no limit"
-        )
-    return max_entries
-
-
-def _checked_lock_timeout(lock_timeout: float) -> float:
-    if isinstance(lock_timeout, bool) or not isinstance(lock_timeout, (int, float)):
-        kind = type(lock_timeout).__name__
-        raise InvalidLockTimeout(f"lock_timeout must be a number of seconds, not {kind}")
-    try:
-        return float(lock_timeout)
-    except OverflowError:
-        return math.inf

@@ -15,17 +15,22 @@
     │   │   ├── VersionMismatch             a cache in another format
     │   │   ├── CacheCorrupt                a cache with a damaged header
     │   │   ├── TooManyProcesses
-    │   │   └── TooManyCaches
+    │   │   ├── TooManyCaches
+    │   │   └── NoSharedFiles               this system has no shared files
     │   ├── CacheFull                       the file system is full
     │   └── CacheLost                       the open file was truncated, or cannot be opened again
     ├── CacheClosed (ValueError)
     ├── CacheReadOnly                       a write through a read-only handle
     ├── LockTimeout (TimeoutError)
+    ├── LoadTimeout (TimeoutError)          a value was not made within `timeout`
+    ├── LoadRecursion (RecursionError)      a maker asked for the key that it makes
+    ├── InvalidResult (ValueError)          a maker returned what cannot be used
     ├── KeyTypeError (TypeError)
     ├── KeyTooLong (ValueError)
     ├── ValueTypeError (TypeError)
     ├── ValueTooLarge (ValueError)
     ├── EntryCorrupt                        a stored key or value cannot be decoded
+    │   └── EntryRefused                    this handle may not decode it
     ├── NotAnInteger (TypeError)
     ├── IntegerOverflow (OverflowError)
     └── InvalidArgument (ValueError)
@@ -37,12 +42,14 @@
         ├── InvalidFavour
         ├── InvalidLockTimeout
         ├── InvalidGroup
+        ├── InvalidTag
         └── InvalidVersion
 
     SizeMismatchWarning (UserWarning)
     LogoutWarning (UserWarning)
     LittleSpaceWarning (UserWarning)
     SeparateCacheWarning (UserWarning)
+    OneProcessWarning (UserWarning)
 
 Each message says what happened, to what, and what to do. An operation on one key that raises has
 changed nothing. ``cache[key]``, and ``pop`` without a default, raise the built-in KeyError if the
@@ -146,6 +153,13 @@ class TooManyCaches(CacheOpenError):
     """This process has the maximum number of cache files open: 1,024. Close some."""
 
 
+class NoSharedFiles(CacheOpenError):
+    """The cache has a path, and this installation of Tuckbox can only keep it in this process.
+
+    Give a name or no path, or use Tuckbox on Linux.
+    """
+
+
 class CacheFull(CacheFileError):
     """There is no room: the file system is full, or other processes hold the space.
 
@@ -174,6 +188,25 @@ class LockTimeout(TuckboxError, TimeoutError):
 
     Try again. If it happens often, look for a process that is stopped, as by a debugger.
     """
+
+
+class LoadTimeout(TuckboxError, TimeoutError):
+    """A value was not made within ``timeout``, and there is no stale one.
+
+    The maker continues, and its result will be stored. Try again later, give a longer ``timeout``,
+    or keep old values with ``stale``.
+    """
+
+
+class LoadRecursion(TuckboxError, RecursionError):
+    """A maker asked for the key that it makes, and would wait for itself.
+
+    Use another key, or call the function that makes the value.
+    """
+
+
+class InvalidResult(TuckboxError, ValueError):
+    """The maker of several keys returned no dict, or a key that it was not given."""
 
 
 class KeyTypeError(TuckboxError, TypeError):
@@ -205,6 +238,15 @@ class EntryCorrupt(TuckboxError):
     """The bytes of a key or value cannot be decoded by this version.
 
     Another program or a newer version stored them, or they are damaged. Delete the entry.
+    """
+
+
+class EntryRefused(EntryCorrupt):
+    """The value is no plain value, and this handle may not or cannot decode it.
+
+    A type is not registered, the handle does not unpickle, no known secret signed the entry, its
+    codec is unknown, or it would decompress to more than the cache can hold. The message says
+    which.
     """
 
 
@@ -261,6 +303,10 @@ class InvalidGroup(InvalidArgument):
     """``group`` is not a group of this machine, or the cache is private or has a name."""
 
 
+class InvalidTag(InvalidArgument):
+    """``tags`` is not an iterable of str, or a tag is empty or too long."""
+
+
 class InvalidVersion(InvalidArgument):
     """``version`` is not the version of an entry."""
 
@@ -292,4 +338,11 @@ class SeparateCacheWarning(UserWarning):
 
     Others can replace files in the directory, so each user's file is in a private folder. Run all
     processes as one user, or pass ``group``.
+    """
+
+
+class OneProcessWarning(UserWarning):
+    """This installation of Tuckbox shares no file, so the cache is in this process alone.
+
+    Given once in a process. Use Tuckbox on Linux where processes should share a cache.
     """

@@ -29,6 +29,7 @@ __all__ = [
     "is_in_memory",
     "is_name",
     "make_private",
+    "name_of",
     "place_of",
     "prepare",
     "private_folder",
@@ -79,11 +80,7 @@ def place_of(path: Union[str, os.PathLike[str]]) -> Place:
             f"{'./' + given!r} if the name begins with '~'"
         )
     if isinstance(path, str) and "/" not in expanded:
-        if not is_name(given):
-            raise InvalidPath(
-                f"{given!r} is not a valid name: use up to 100 letters (A-Z), digits, '.', '_' and "
-                f"'-'; for a file in the working directory, give {'./' + given!r}"
-            )
+        _refuse_what_is_no_name(given)
         folder = private_folder()
         return Place(os.fspath(folder / given), folder)
     # The engine refuses a directory that exists.
@@ -94,6 +91,21 @@ def place_of(path: Union[str, os.PathLike[str]]) -> Place:
     except FileNotFoundError as error:
         message = f"the working directory was removed, so give an absolute path, not {given!r}"
         raise DirectoryMissing(error.errno, message, given) from None
+
+
+def name_of(path: Union[str, os.PathLike[str]]) -> Optional[str]:
+    """Return the name that a user means, or None for a path. See `place_of`.
+
+    Raises:
+        InvalidPath: The argument is empty, an address, or is not a valid name.
+        TypeError: The argument is not a path.
+    """
+    given = os.fsdecode(path)
+    _refuse_what_is_no_path(given)
+    if not isinstance(path, str) or any(one in given for one in ("/", os.sep)) or given[0] == "~":
+        return None
+    _refuse_what_is_no_name(given)
+    return given
 
 
 def prepare(place: Place, *, read_only: bool) -> str:
@@ -164,6 +176,14 @@ def make_private(folder: Path) -> None:
     except OSError as error:
         message = f"cannot create {folder}: {error.strerror}; {advice}"
         raise CacheOpenError(error.errno, message, os.fspath(folder)) from None
+
+
+def _refuse_what_is_no_name(given: str) -> None:
+    if not is_name(given):
+        raise InvalidPath(
+            f"{given!r} is not a valid name: use up to 100 letters (A-Z), digits, '.', '_' and "
+            f"'-'; for a file in the working directory, give {'./' + given!r}"
+        )
 
 
 def _refuse_what_is_no_path(given: str) -> None:

@@ -23,10 +23,16 @@ class Entry(NamedTuple):
     value: Any
     """The value."""
     expiry: Optional[float]
-    """When the entry expires, in seconds since 1970 (as ``time.time()``); None means never."""
+    """When the ttl ends, in seconds since 1970 (as ``time.time()``); None means never."""
     version: int
     """The argument for ``cas``. Every change of the value gives the entry a new version. 28 bits
     count writes, and 35 bits are a checksum of the entry, in case the count wraps around."""
+    tags: tuple[str, ...] = ()
+    """The tags of the entry, sorted."""
+    stale: bool = False
+    """Whether the entry is stale: its ttl has ended, or one of its tags was evicted softly."""
+    made_s: Optional[float] = None
+    """How many seconds making the value took; None if it was not stored by its maker."""
 
 
 @dataclass(frozen=True)

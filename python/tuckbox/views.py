@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 from typing import Any
 
-from tuckbox._engine import Core
 from tuckbox.keys import Key
 
 __all__ = ["Items", "Keys", "Values"]
@@ -18,7 +17,7 @@ __all__ = ["Items", "Keys", "Values"]
 class Keys(KeysView[Key]):
     """The keys of a cache."""
 
-    _mapping: Core
+    _mapping: Any
 
     def __iter__(self) -> Iterator[Key]:
         """Iterate over the keys."""
@@ -28,11 +27,12 @@ class Keys(KeysView[Key]):
 class Values(ValuesView[Any]):
     """The values of a cache."""
 
-    _mapping: Core
+    _mapping: Any
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the values."""
-        return self._mapping._iter_values()  # noqa: SLF001 - For this module.
+        values: Iterator[Any] = self._mapping._iter_values()  # noqa: SLF001 - For this module.
+        return values
 
     def __contains__(self, value: object) -> bool:
         """Return whether an entry has this value, after a comparison with each."""
@@ -42,8 +42,9 @@ class Values(ValuesView[Any]):
 class Items(ItemsView[Key, Any]):
     """The keys and values of a cache, as tuples."""
 
-    _mapping: Core
+    _mapping: Any
 
     def __iter__(self) -> Iterator[tuple[Key, Any]]:
         """Iterate over the (key, value) tuples."""
-        return self._mapping._iter_items()  # noqa: SLF001 - For this module.
+        items: Iterator[tuple[Key, Any]] = self._mapping._iter_items()  # noqa: SLF001 - As above.
+        return items

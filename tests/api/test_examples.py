@@ -13,8 +13,9 @@ import tuckbox
 from documents import LANGUAGES, blocks_of, run_page, run_session
 from tuckbox import Cache, _engine
 from tuckbox.advice import unexpected
-from tuckbox.integrations.envelopes import Envelopes
+from tuckbox.objects import Objects
 from tuckbox.places import place_of
+from tuckbox.signing import Signer
 from tuckbox.sizes import parse_size
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +28,8 @@ DOCUMENTED: dict[str, object] = {
     "parse_size": parse_size,
     "place_of": place_of,
     "unexpected": unexpected,
-    "Envelopes": Envelopes,
+    "Objects": Objects,
+    "Signer": Signer,
 }
 EXAMPLES = {name: value.__doc__ for name, value in DOCUMENTED.items() if ">>>" in value.__doc__}
 
@@ -56,7 +58,8 @@ def test_an_example_does_what_it_shows(
     names = {
         "Cache": Cache,
         "ManualClock": _engine.ManualClock,
-        "Envelopes": Envelopes,
+        "Objects": Objects,
+        "Signer": Signer,
         "parse_size": parse_size,
         "place_of": place_of,
         "unexpected": unexpected,

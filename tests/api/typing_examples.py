@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import KeysView, MutableMapping
+from collections.abc import Iterator, KeysView, MutableMapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from typing_extensions import assert_type
 
-from tuckbox import Cache, CheckReport, Entry, Key, Stats
+from tuckbox import Cache, CheckReport, Entry, Key, Result, Stats, memory
+from tuckbox.namespaces import Namespace
+
+if TYPE_CHECKING:
+    from tuckbox.contract import Store
 
 
 def opening() -> None:
@@ -86,6 +90,88 @@ def looking_after(cache: Cache) -> None:
     assert_type(cache.stats().hit_ratio, float)
     assert_type(cache.clear(), int)
     assert_type(cache.expire(), int)
+
+
+def loading(cache: memory.Cache) -> None:
+    assert_type(cache.get_or_set("k", lambda: 1, 60), int)
+    assert_type(cache.get_or_set("k", lambda: Result("a", ttl=5), stale="1h", tags=["t"]), str)
+    assert_type(cache.get_or_set("k", list[int], ttl=len), "list[int]")
+    assert_type(cache.get_or_set("k", lambda: 1, cached_only=True), Any)
+
+    def make_many(names: list[str]) -> dict[str, float]:
+        return dict.fromkeys(names, 1.5)
+
+    assert_type(cache.get_or_set_many(["a"], make_many, timeout=5), "dict[str, Any]")
+
+
+def memoizing(cache: memory.Cache) -> None:
+    @cache.memoize(ttl=60, tags=lambda day, full: [f"day:{day}"])
+    def report(day: int, full: bool = False) -> str:
+        return ""
+
+    @cache.memoize("5m", ignore=("self",))
+    def found(name: str) -> Result[Optional[int]]:
+        return Result(None, ttl=5)
+
+    @cache.memoize(timeout=5)
+    async def fetched(url: str) -> bytes:
+        return b""
+
+    class Shop:
+        @cache.memoize()
+        def price(self, item: str) -> int:
+            return 7
+
+        @cache.memoize()
+        async def stock(self, item: str) -> int:
+            return 7
+
+    assert_type(report(7), str)
+    assert_type(report.peek(7, full=True), Optional[str])
+    assert_type(report.refresh(day=7), str)
+    assert_type(report.invalidate(7), bool)
+    assert_type(report.key(7), Key)
+    assert_type(found("x"), Optional[int])
+    assert_type(Shop().price("tea"), int)
+    assert_type(Shop().price.peek(item="tea"), Optional[int])
+    assert_type(Shop.price(Shop(), "tea"), int)
+
+    async def waiting() -> None:
+        assert_type(await fetched("/"), bytes)
+        assert_type(await fetched.peek("/"), Optional[bytes])
+        assert_type(await Shop().stock("tea"), int)
+        await fetched(7)  # type: ignore[arg-type]
+
+    assert_type(Shop().stock.key("tea"), Key)
+    report("7")  # type: ignore[arg-type]
+    report.peek(8, True, 10)  # type: ignore[call-arg]
+    Shop().price(7)  # type: ignore[arg-type]
+
+
+def organised(cache: Cache) -> None:
+    store: Store = cache
+    store = cache.namespace("blog")
+    assert_type(store._era("blog"), int)
+    blog = cache.namespace("blog")
+    assert_type(blog, Namespace)
+    assert_type(blog.namespace("en").get_entry("k"), Optional[Entry])
+    assert_type(blog.get_or_set("k", lambda: 5, tags=["t"]), int)
+    blog.set("k", 1, ttl="5m", tags={"t"}, stale=60, keep_ttl=True)
+    assert_type(blog.ttl("k"), Optional[float])
+    assert_type(blog.delete("k", version=3), bool)
+    assert_type(cache.scan(tag="t", prefix=("user", 7)), Iterator[Key])
+    assert_type(cache.delete_prefix(b"x"), int)
+    cache.evict(tag="t", soft=True)
+
+    @blog.memoize(ttl=60)
+    def report(day: int) -> str:
+        return ""
+
+    assert_type(report(7), str)
+    cache.set("k", 1, tags=[7])  # type: ignore[list-item]
+    cache.evict("t")  # type: ignore[call-arg]
+    cache.delete_prefix(7)  # type: ignore[arg-type]
+    cache.namespace(7)  # type: ignore[arg-type]
 
 
 def refused(cache: Cache) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from properties import strategies
-from tuckbox import Cache, _engine
+from tuckbox import Cache, _engine, memory
 from tuckbox.errors import IntegerOverflow, NotAnInteger
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
@@ -43,6 +43,7 @@ class Machine(RuleBasedStateMachine):
         self.clock = _engine.ManualClock(1_000_000.0)
         self.folder = tempfile.TemporaryDirectory()
         self.path = os.path.join(self.folder.name, "cache.tuck")
+        self.store: Any = None
         self.handles = [self.opened(), self.opened()]
         self.entries: dict[Any, tuple[Any, float | None]] = {}
         self.turn = 0
@@ -219,5 +220,18 @@ class Machine(RuleBasedStateMachine):
             assert stats.evictions == 0, stats
 
 
-Machine.TestCase.settings = settings(deadline=None, max_examples=60, stateful_step_count=60)
+class MemoryMachine(Machine):
+    """Two handles on one store in this process."""
+
+    def opened(self) -> Any:
+        cache = memory.Cache.__new__(memory.Cache)
+        memory.core.Core.__init__(cache, self.store, size_bytes=32 << 20, clock=self.clock)
+        self.store = cache._store
+        return cache
+
+
+Machine.TestCase.settings = MemoryMachine.TestCase.settings = settings(
+    deadline=None, max_examples=60, stateful_step_count=60
+)
 TestModel = Machine.TestCase
+TestMemoryModel = MemoryMachine.TestCase

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from properties import strategies
-from tuckbox import Cache
+from tuckbox import Cache, memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Cache]:
-    with Cache(size="8 MiB") as cache:
+@pytest.fixture(scope="module", params=[Cache, memory.Cache], ids=["shared", "memory"])
+def shared(request: pytest.FixtureRequest) -> Iterator[Cache]:
+    with request.param(size="8 MiB") as cache:
         yield cache
         assert cache.check().is_sound
 

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
 
-from tuckbox import Cache
+from tuckbox import Cache, memory
 from tuckbox.errors import CacheClosed
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+RUNS_ON = ("shared", "memory")
 
 OPERATIONS: dict[str, Callable[[Cache], object]] = {
     "get": lambda cache: cache.get("k"),
@@ -56,22 +58,30 @@ OPERATIONS: dict[str, Callable[[Cache], object]] = {
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-@pytest.mark.parametrize("where", ["file", "private"])
+@pytest.mark.parametrize("where", ["file", "private", "name in memory", "memory"])
 def test_every_operation_is_refused(
-    path: str, operation: Callable[[Cache], object], where: str
+    path: str, operation: Callable[[Any], object], where: str
 ) -> None:
-    cache = Cache(path if where == "file" else None)
+    open_cache, place, name = {
+        "file": (Cache, path, path),
+        "private": (Cache, None, "."),
+        "name in memory": (memory.Cache, "closing", "'closing'"),
+        "memory": (memory.Cache, None, "."),
+    }[where]
+    cache = open_cache(place)
     cache["k"] = 1
     cache.close()
-    name = path if where == "file" else "."
     with pytest.raises(CacheClosed, match=f"{name}.*open it again"):
         operation(cache)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-def test_a_cache_that_was_never_opened_is_refused(operation: Callable[[Cache], object]) -> None:
+@pytest.mark.parametrize("kind", [Cache, memory.Cache], ids=["shared", "memory"])
+def test_a_cache_that_was_never_opened_is_refused(
+    kind: Any, operation: Callable[[Any], object]
+) -> None:
     with pytest.raises(CacheClosed, match=r"never opened"):
-        operation(Cache.__new__(Cache))
+        operation(kind.__new__(kind))
 
 
 def test_what_describes_it_still_works(path: str) -> None:
@@ -85,12 +95,13 @@ def test_what_describes_it_still_works(path: str) -> None:
     assert repr(cache) == f"<Cache {path!r} closed>"
 
 
-def test_repr() -> None:
-    with Cache() as cache:
+@pytest.mark.parametrize("kind", [Cache, memory.Cache], ids=["shared", "memory"])
+def test_repr(kind: Any) -> None:
+    with kind() as cache:
         assert repr(cache) == "<Cache private>"
     assert repr(cache) == "<Cache private closed>"
-    assert repr(Cache.__new__(Cache)) == "<Cache never opened>"
-    assert Cache.__new__(Cache).closed
+    assert repr(kind.__new__(kind)) == "<Cache never opened>"
+    assert kind.__new__(kind).closed
 
 
 def test_with_closes_also_after_an_error(path: str) -> None:
@@ -117,6 +128,7 @@ def test_a_walk_ends_with_its_cache(path: str) -> None:
         next(walk)
 
 
+@pytest.mark.shared_file
 def test_opening_twice_is_refused(opened: Any, path: str, tmp_path: Path) -> None:
     cache = opened(path)
     cache["k"] = 1

@@ -18,6 +18,8 @@ from tuckbox.errors import KeyTooLong, KeyTypeError
 if TYPE_CHECKING:
     from tuckbox import Cache
 
+RUNS_ON = ("shared", "memory")
+
 KEY_BYTES_MAX = 65_536
 
 
@@ -39,6 +41,15 @@ class AnyCase(str):
 
     def __hash__(self) -> int:
         return hash(self.lower())
+
+
+class OwnHash(str):
+    """Equal to the plain str, but no dict would find it by that."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return 1
 
 
 class OddLength(bytes):
@@ -202,6 +213,7 @@ UNHASHABLE = [
 UNEQUAL = [
     (AnyCase("a"), r"AnyCase cannot be a key, because it is a subclass of str .*str.__str__"),
     ((1, AnyCase("a")), r"key \(1, 'a'\): .*AnyCase cannot be a key"),
+    (OwnHash("a"), r"OwnHash cannot be a key, because it is a subclass of str"),
 ]
 
 

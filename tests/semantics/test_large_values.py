@@ -11,9 +11,12 @@ import pytest
 if TYPE_CHECKING:
     from tuckbox import Cache
 
+RUNS_ON = ("shared", "memory")
+
 
 def _lengths(cache: Cache) -> list[int]:
-    segment = cache.stats().segment_bytes
+    # A store in memory has no segments.
+    segment = cache.stats().segment_bytes or 65_536
     return [segment - 1, segment, segment + 1, 2 * segment, 2 * segment + 7]
 
 
@@ -33,6 +36,7 @@ def test_every_way_of_reading_answers_the_same(cache: Cache) -> None:
             assert cache.pop("key") == value
 
 
+@pytest.mark.shared_file
 def test_each_answer_is_an_object_of_its_own(cache: Cache) -> None:
     for length in _lengths(cache):
         cache["one"], cache["two"] = b"1" * length, b"2" * length

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tuckbox import Cache
 
+RUNS_ON = ("shared", "memory", "namespace")
+
 
 def test_brackets(cache: Cache) -> None:
     cache["k"] = 1
@@ -90,6 +92,7 @@ def test_a_walk_keeps_the_cache_open_in_memory(cache: Cache) -> None:
         next(walk)
 
 
+@pytest.mark.whole_cache
 def test_clear_removes_everything_and_counts(cache: Cache) -> None:
     cache.set_many({number: "x" * number for number in range(300)})
     assert cache.clear() == 300
@@ -288,6 +291,7 @@ class TestPopitem:
             (number, number) for number in range(8000)
         ]
 
+    @pytest.mark.shared_file
     @pytest.mark.skipif(not hasattr(_engine, "_plant"), reason="wheels have no functions for tests")
     def test_deletes_an_entry_that_cannot_be_decoded(self, cache: Cache) -> None:
         _engine._plant(cache, b"\xff?", 4, b"\x02")

@@ -12,6 +12,8 @@ from tuckbox.errors import InvalidTTL, KeyTypeError, NotAnInteger, ValueTypeErro
 if TYPE_CHECKING:
     from tuckbox import Cache
 
+RUNS_ON = ("shared", "memory")
+
 INTEGERS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
 
 

@@ -12,6 +12,8 @@ from tuckbox.errors import InvalidVersion
 if TYPE_CHECKING:
     from tuckbox import Cache
 
+RUNS_ON = ("shared", "memory", "namespace")
+
 
 class TestGet:
     def test_returns_what_was_set(self, cache: Cache) -> None:
@@ -50,8 +52,8 @@ class TestGetEntry:
         assert isinstance(entry, Entry)
         assert (entry.value, entry.expiry) == ("v", None)
         assert entry.version > 0
-        value, expiry, version = entry
-        assert (value, expiry, version) == tuple(entry)
+        value, expiry, version = entry[:3]
+        assert (value, expiry, version) == (entry.value, entry.expiry, entry.version)
 
     def test_version_is_new_with_every_change(self, cache: Cache) -> None:
         versions = set()

@@ -15,6 +15,8 @@ from tuckbox.errors import InvalidTTL
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
+RUNS_ON = ("shared", "memory", "namespace")
+
 HOUR = 3600
 
 

@@ -28,6 +28,8 @@ from tuckbox.errors import ValueTooLarge, ValueTypeError
 if TYPE_CHECKING:
     from tuckbox import Cache
 
+RUNS_ON = ("shared", "memory")
+
 BERLIN = ZoneInfo("Europe/Berlin")
 KOLKATA = timezone(timedelta(hours=5, minutes=30), "IST")
 MOMENT = datetime(2026, 10, 25, 2, 30, 15, 123456)

@@ -39,6 +39,14 @@ def wheel(sdist: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def universal(sdist: Path) -> Path:
+    source = build.unpacked(sdist, sdist.with_name("universal-source"))
+    folder = sdist.with_name("universal")
+    folder.mkdir()
+    return build.universal(source, folder)
+
+
+@pytest.fixture(scope="session")
 def contents(wheel: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist()}

@@ -250,6 +250,12 @@ pub enum Error {
         /// How long the operation waited.
         waited: Duration,
     },
+    /// A brief operation would have to wait or to work for long; see `Waiter::brief`.
+    #[error("the operation would block; run it in a thread")]
+    WouldBlock {
+        /// Whether a live process or thread holds a lock. If not, there is long work to do.
+        is_locked: bool,
+    },
     /// The host program asked to stop waiting. Nothing was changed.
     #[error("interrupted while waiting for a lock; nothing was changed")]
     Interrupted,

@@ -18,6 +18,8 @@ pub enum Point {
     OtherKeyFound,
     /// A reader has met a number or a long record, but not loaded its slot again.
     RareRecordFound,
+    /// A reader has verified a record, but not looked at the rows of its tags.
+    RecordVerified,
     /// A reader has found nothing, but not checked the index state again.
     ProbeMissed,
     /// A writer has written the record, but not moved the log head.
@@ -66,8 +68,20 @@ pub enum Point {
     NameUnsynced,
     /// An empty index has its first number of buckets again, but its other segments are not free.
     IndexReset,
+    /// A row has a tag's or a namespace's name, but no value yet.
+    RowTaken,
+    /// An invalidation has advanced the stamp clock, but not stored its value in a row.
+    StampAdvanced,
     /// A repairer has finished one part of its work, but not begun the next.
     RepairStep,
+    /// A counter of invalidations has moved, but the entry is not removed.
+    Invalidated,
+    /// A row names the key of a maker, but not the maker.
+    MakerNamed,
+    /// A waiter has announced itself in a claim, but does not sleep.
+    ClaimAwaited,
+    /// A claim is released, but its sleepers are not woken.
+    ClaimReleased,
 }
 
 /// Whether the points of this build run hooks.

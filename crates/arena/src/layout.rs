@@ -88,10 +88,8 @@ pub mod header {
     /// A clock row: boot (hash of the boot id, 0 for none), time namespace, anchor, checksum of
     /// these.
     pub const CLOCK_ROW_BYTES: u64 = 32;
-    /// Tag sequences below this are invalid whatever the tag table says. Reserved for tags.
-    pub const TAG_FLOOR: u64 = CLOCK_ROWS + CLOCK_ROW_COUNT * CLOCK_ROW_BYTES;
     /// End of the words that change.
-    pub const CHANGING_END: u64 = TAG_FLOOR + 8;
+    pub const CHANGING_END: u64 = CLOCK_ROWS + CLOCK_ROW_COUNT * CLOCK_ROW_BYTES;
 
     const _: () = assert!(FIXED_END <= USE_MARK && DISCARDS + 8 <= HEADER_LOCK);
     const _: () = assert!(CHANGING_END <= HEADER_BYTES);

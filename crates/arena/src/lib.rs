@@ -11,6 +11,7 @@ compile_error!(
     "Tuckbox needs a 64-bit system: a cache is mapped whole, and its words have 64 bits"
 );
 
+pub mod claim;
 pub mod clock;
 pub mod error;
 pub mod free_map;
@@ -37,6 +38,7 @@ mod use_mark;
 mod waiter;
 
 pub use arena::{act_as_another_process, Arena, NoHostCode, OperationGuard, Place, Successor};
+pub use claim::Claim;
 pub use error::{Error, Result, Space};
 pub use file::{check_private_folder, PathStatus};
 pub use layout::{AfterPowerCut, Geometry, Layer, Plan};
@@ -45,4 +47,4 @@ pub use platform::files::create_private_folder;
 pub use platform::Rights;
 pub use process::{Counter, OwnerId, Wishes, COUNTER_COUNT};
 pub use region::Region;
-pub use waiter::{Interrupted, NativeWaiter, Waiter};
+pub use waiter::{Interrupted, NativeWaiter, Waiter, BRIEF_BYTES};

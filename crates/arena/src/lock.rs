@@ -10,7 +10,8 @@
 //! process that it happens to name exits.
 //!
 //! A waiter sleeps in slices. After each slice the host may interrupt it, the time limit may end
-//! it, and it asks whether the owner is still alive. A stopped owner keeps its lock.
+//! it, and it asks whether the owner is still alive. A stopped owner keeps its lock. A brief
+//! operation does not sleep: it fails, and says whether the owner is alive.
 //!
 //! The race: several waiters find the same owner dead. Each takes over by one compare-and-swap of
 //! the very word that named the owner, so only one succeeds. If an owner is killed between storing
@@ -57,8 +58,8 @@ impl Arena {
     /// Acquires the lock whose word is at `offset`. Waits at most `limit`.
     ///
     /// # Errors
-    /// [`Error::LockTimeout`] if a live owner kept it, [`Error::Interrupted`] if the host asked to
-    /// stop, [`Error::Closed`].
+    /// [`Error::LockTimeout`] if a live owner kept it, [`Error::WouldBlock`] if the operation must
+    /// be brief, [`Error::Interrupted`] if the host asked to stop, [`Error::Closed`].
     #[inline]
     pub fn lock(&self, offset: u64, limit: Duration) -> Result<Acquired> {
         let me = self.enter()?;
@@ -160,6 +161,8 @@ impl Arena {
         let mut me = entered.0;
         let mut mine = self.lock_bits(offset, me);
         let began = Instant::now();
+        let brief = self.waiter().brief();
+        let spin_for = brief.unwrap_or(SPIN_FOR).min(limit);
         // A model sleeps at once: spinning would only add steps.
         while !cfg!(loom) {
             for _ in 0..SPINS {
@@ -168,7 +171,7 @@ impl Arena {
                 }
                 std::hint::spin_loop();
             }
-            if began.elapsed() >= SPIN_FOR.min(limit) {
+            if began.elapsed() >= spin_for {
                 break;
             }
         }
@@ -176,6 +179,9 @@ impl Arena {
         loop {
             let seen = word.load(Ordering::Relaxed);
             let Some(owner) = self.holder(offset, seen) else {
+                if brief.is_some() && seen & !WAITERS != 0 {
+                    return Err(Error::WouldBlock { is_locked: false });
+                }
                 // Free, or a word that names nobody. Keep the waiters bit: others may still be
                 // asleep.
                 let bit = if crate::mutants::is_on("one-sleeper") { 0 } else { WAITERS };
@@ -188,6 +194,10 @@ impl Arena {
                 }
                 continue;
             };
+            if brief.is_some() {
+                let is_locked = owner == me || !self.counts_as_dead(owner);
+                return Err(Error::WouldBlock { is_locked });
+            }
             let waited = began.elapsed();
             if waited >= limit {
                 return Err(Error::LockTimeout { waited });

@@ -169,7 +169,7 @@ impl Word {
 
 /// Wait and wake, as the system does.
 pub(crate) mod wait {
-    use super::{is_begun, Ordering, Word, HAS_TIME};
+    use super::{is_begun, Condvar, Ordering, Word, HAS_TIME};
 
     /// A thread that finds `value` is asleep before anybody can wake it.
     pub fn sleep_while(word: &Word, value: u32, _limit: std::time::Duration) {
@@ -183,10 +183,18 @@ pub(crate) mod wait {
     }
 
     pub fn wake_one(word: &Word) {
+        wake(word, |sleepers| sleepers.notify_one());
+    }
+
+    pub fn wake_all(word: &Word) {
+        wake(word, |sleepers| sleepers.notify_all());
+    }
+
+    fn wake(word: &Word, notify: impl FnOnce(&Condvar)) {
         let timeless = is_begun() && !HAS_TIME.load(Ordering::SeqCst);
         if let Some(at) = word.modelled.get().filter(|_| timeless) {
             let _kernel = at.kernel.lock().expect("nobody panics with it");
-            at.sleepers.notify_one();
+            notify(&at.sleepers);
         }
     }
 }

@@ -14,11 +14,15 @@ use crate::format::{
     plan, shard, KeyHash, Shape, BUCKETS_AT_FIRST, MAX_ENTRIES_MAX, SIZE_BYTES_MIN,
 };
 use crate::index::Lookup;
-use crate::reading::{Buffer, Reader, ScanState, WINDOW};
+use crate::invalidation::{rows, SHARD_OF_NAMESPACES};
+use crate::leases::{Begin, Begun, Leases, Token};
+use crate::reading::{Buffer, Live, Reader, ScanState, WINDOW};
 use crate::repair::{lock, Audit};
-use crate::storage::Context;
-use crate::value::{Changes, CheckReport, Config, Entry, Item, Ttl, Value};
-use crate::writing::{Condition, Store};
+use crate::storage::{check_tag, Context};
+use crate::value::{
+    Attributes, Changes, CheckReport, Condition, Config, Entry, FullEntry, Item, Terms, Ttl, Value,
+};
+use crate::writing::{Store, Writer};
 
 /// Buckets that `expire` visits under one lock.
 const EXPIRE_BUCKETS: u32 = 64;
@@ -51,6 +55,9 @@ impl Cache {
         let arena = Arena::open(place, rights, plan, plan::layer(), clock, waiter, &lay_out)?;
         let cache = Cache { cx: Context::new(arena, config) };
         cache.cx.arena.recover_from_power_cut(|| cache.discard())?;
+        if !cache.cx.arena.is_read_only() {
+            rows(&cache.cx).begin_boot();
+        }
         Ok(cache)
     }
 
@@ -78,7 +85,9 @@ impl Cache {
             lay_out(first)?;
         }
         let on = |arena| Cache { cx: Context::new(arena, config) };
-        Ok(arenas.into_iter().map(on).collect())
+        let twins: Vec<Cache> = arenas.into_iter().map(on).collect();
+        twins.iter().for_each(|twin| rows(&twin.cx).begin_boot());
+        Ok(twins)
     }
 
     /// Declares a participant of the twin dead, with all that it holds. For tests.
@@ -94,6 +103,11 @@ impl Cache {
     /// The operations that change entries.
     pub(crate) fn writes(&self) -> Store<'_> {
         Store(&self.cx)
+    }
+
+    /// The leases on keys.
+    fn leases(&self) -> Leases<'_> {
+        Leases(self.writes())
     }
 
     /// The file's path.
@@ -199,6 +213,96 @@ impl Cache {
         Ok(false)
     }
 
+    /// As [`Cache::get`], with the entry's attributes. With `accepts_stale`, also a stale entry.
+    ///
+    /// # Errors
+    /// As [`Cache::get`].
+    pub fn get_full<'b>(
+        &self,
+        key: &[u8],
+        accepts_stale: bool,
+        buffer: &'b mut Buffer,
+    ) -> Result<Option<FullEntry<'b>>> {
+        let is_stale = self.find_full(key, accepts_stale, buffer)?;
+        Ok(is_stale.map(|is_stale| self.full_entry(is_stale, buffer)))
+    }
+
+    /// As [`Cache::get_full`]; whether the entry in the buffer is stale, none if there is none.
+    pub(crate) fn find_full(
+        &self,
+        key: &[u8],
+        accepts_stale: bool,
+        buffer: &mut Buffer,
+    ) -> Result<Option<bool>> {
+        let owner = self.cx.arena.reader()?;
+        self.cx.check_lengths(key, None)?;
+        self.reads().find_full(owner, key, self.cx.hasher.key(key), accepts_stale, buffer)
+    }
+
+    /// The entry that this cache has just copied into the buffer, with its attributes.
+    pub(crate) fn full_entry<'b>(&self, is_stale: bool, buffer: &'b Buffer) -> FullEntry<'b> {
+        buffer.full_entry(&self.cx.shape, is_stale)
+    }
+
+    /// What the stamp clock shows: the stamp of an entry whose making begins now.
+    pub fn stamp(&self) -> u64 {
+        rows(&self.cx).stamp()
+    }
+
+    /// Invalidates all entries that have this tag, at once: none of them is found after this. With
+    /// `soft` they become stale instead.
+    ///
+    /// # Errors
+    /// [`Error::TagLength`], and [`Error::Arena`] for locks.
+    pub fn evict(&self, tag: &str, soft: bool) -> Result<()> {
+        check_tag(tag)?;
+        let tag = rows(&self.cx).name_hash(tag.as_bytes());
+        // Held so that a resize copies no entry that is invalidated meanwhile.
+        let shard = match tuckbox_arena::mutants::is_on("unlocked-eviction") {
+            true => None,
+            false => Some(lock::lock(&self.cx, rows(&self.cx).shard_of_tag(tag))?),
+        };
+        rows(&self.cx).evict(tag, soft);
+        drop(shard);
+        Ok(self.cx.arena.check_not_lost()?)
+    }
+
+    /// The era of a namespace: a part of all its keys, so that another era has none of its entries.
+    ///
+    /// # Errors
+    /// [`crate::ArenaError::Closed`], [`crate::ArenaError::Lost`], [`crate::ArenaError::Superseded`].
+    #[inline]
+    pub fn era(&self, namespace: &[u8]) -> Result<u64> {
+        let rows = rows(&self.cx);
+        let era = rows.era(rows.name_hash(namespace));
+        self.cx.arena.check_open()?;
+        self.cx.arena.check_not_lost()?;
+        // In a successor of the file the namespace may have another one.
+        lock::check_successor(&self.cx)?;
+        Ok(era)
+    }
+
+    /// Gives a namespace an era that it never had. No entry of an earlier era is found after this.
+    ///
+    /// # Errors
+    /// [`Error::Arena`] for locks.
+    pub fn advance_era(&self, namespace: &[u8]) -> Result<u64> {
+        let name = rows(&self.cx).name_hash(namespace);
+        let shard = lock::lock(&self.cx, SHARD_OF_NAMESPACES)?;
+        let era = rows(&self.cx).advance_era(name);
+        drop(shard);
+        self.cx.arena.check_not_lost()?;
+        Ok(era)
+    }
+
+    /// Stores a value on these terms. Whether it was stored.
+    ///
+    /// # Errors
+    /// As [`Cache::set`], [`Error::TagLength`], [`Error::TooManyTags`].
+    pub fn store(&self, key: &[u8], value: Value<'_>, terms: &Terms<'_>) -> Result<bool> {
+        self.writes().store_on(key, value, terms)
+    }
+
     /// Stores a value, replacing the present one.
     ///
     /// # Errors
@@ -244,8 +348,28 @@ impl Cache {
     /// # Errors
     /// [`Error::KeyTooLong`], and [`Error::Arena`] for locks.
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
-        let (shard, hash, live) = self.writes().lock_key(key)?;
+        let (shard, hash, live) = self.writes().lock_kept(key)?;
+        // Also without an entry: a maker may be about to store one.
+        shard.invalidate(hash);
         let Some(live) = live else { return Ok(false) };
+        // A stale entry was missing, but must not be served any more.
+        shard.remove_live(hash, &live, shard::DELETES);
+        drop(shard);
+        self.cx.arena.check_not_lost()?;
+        Ok(!live.is_stale)
+    }
+
+    /// Deletes an entry if it still has the version that [`Cache::get`] reported. Whether it had.
+    ///
+    /// # Errors
+    /// As [`Cache::delete`].
+    pub fn delete_version(&self, key: &[u8], version: u64) -> Result<bool> {
+        let (shard, hash, _) = self.writes().lock_kept(key)?;
+        let found = shard.find_valid(key, hash);
+        let Some((live, _)) = found.filter(|(live, is)| !live.is_stale && *is == version) else {
+            return Ok(false);
+        };
+        shard.invalidate(hash);
         shard.remove_live(hash, &live, shard::DELETES);
         drop(shard);
         self.cx.arena.check_not_lost()?;
@@ -262,15 +386,16 @@ impl Cache {
 
     /// As [`Cache::pop`]; whether the entry is in the buffer.
     pub(crate) fn take(&self, key: &[u8], buffer: &mut Buffer) -> Result<bool> {
-        let (shard, hash, live) = self.writes().lock_key(key)?;
+        let (shard, hash, live) = self.writes().lock_kept(key)?;
+        shard.invalidate(hash);
         let Some(live) = live else { return Ok(false) };
-        if !shard.copy_entry(&live, hash, buffer)? {
+        if !live.is_stale && !shard.copy_entry(&live, hash, buffer)? {
             return Ok(false);
         }
         shard.remove_live(hash, &live, shard::DELETES);
         drop(shard);
         self.cx.arena.check_not_lost()?;
-        Ok(true)
+        Ok(!live.is_stale)
     }
 
     /// Gives an entry a new time to live, from now. Whether there was one. The version does not
@@ -279,10 +404,41 @@ impl Cache {
     /// # Errors
     /// As [`Cache::delete`], and [`Error::Full`].
     pub fn touch(&self, key: &[u8], ttl: Ttl) -> Result<bool> {
+        self.touch_and(key, ttl, |_, _, _| Ok(true))
+    }
+
+    /// As [`Cache::touch`], and returns the entry, with its new expiry.
+    ///
+    /// # Errors
+    /// As [`Cache::touch`].
+    pub fn get_and_touch<'b>(
+        &self,
+        key: &[u8],
+        ttl: Ttl,
+        buffer: &'b mut Buffer,
+    ) -> Result<Option<Entry<'b>>> {
+        Ok(if self.find_and_touch(key, ttl, buffer)? { Some(self.entry(buffer)) } else { None })
+    }
+
+    /// As [`Cache::get_and_touch`]; whether the entry is in the buffer.
+    pub(crate) fn find_and_touch(&self, key: &[u8], ttl: Ttl, buffer: &mut Buffer) -> Result<bool> {
+        self.touch_and(key, ttl, |shard, hash, live| shard.copy_entry(live, hash, buffer))
+    }
+
+    /// Gives an entry a new time to live unless `first` says that it is none. Whether there was one.
+    fn touch_and(
+        &self,
+        key: &[u8],
+        ttl: Ttl,
+        mut first: impl FnMut(&Writer<'_>, KeyHash, &Live) -> Result<bool>,
+    ) -> Result<bool> {
         let expiry_us = self.cx.expiry_of(ttl);
         for attempt in 0..1000 {
             let (shard, hash, live) = self.writes().lock_key(key)?;
             let Some(live) = live else { return Ok(false) };
+            if !first(&shard, hash, &live)? {
+                return Ok(false);
+            }
             if shard.set_expiry(&live, hash, expiry_us).is_some() {
                 self.cx.arena.check_not_lost()?;
                 return Ok(true);
@@ -327,6 +483,73 @@ impl Cache {
         }
     }
 
+    /// Decides who makes the value of a key: the caller gets the fresh entry, or the lease, or learns
+    /// that another maker of a live process has the lease. With `anyway`, an entry does not count.
+    /// A token must be finished or abandoned.
+    ///
+    /// # Errors
+    /// As [`Cache::get`] and [`Cache::delete`].
+    pub fn begin<'b>(&self, key: &[u8], anyway: bool, buffer: &'b mut Buffer) -> Result<Begin<'b>> {
+        let (begun, is_stale) = self.begin_in(key, anyway, buffer)?;
+        Ok(self.as_begin(begun, is_stale, buffer))
+    }
+
+    /// As [`Cache::begin`]; also whether the entry in the buffer is stale, none if there is none.
+    pub(crate) fn begin_in(
+        &self,
+        key: &[u8],
+        anyway: bool,
+        buffer: &mut Buffer,
+    ) -> Result<(Begun, Option<bool>)> {
+        self.leases().begin(key, anyway, buffer)
+    }
+
+    pub(crate) fn as_begin<'b>(
+        &self,
+        begun: Begun,
+        is_stale: Option<bool>,
+        buffer: &'b Buffer,
+    ) -> Begin<'b> {
+        match (begun, is_stale.map(|is_stale| self.full_entry(is_stale, buffer))) {
+            (Begun::Lease(token), entry) => Begin::Lease(token, entry),
+            (Begun::Found, Some(entry)) => Begin::Found(entry),
+            (_, entry) => Begin::Busy(entry),
+        }
+    }
+
+    /// Stores the value that was made with a lease, and ends the lease. Whether it was stored: not
+    /// if the key was deleted, its entry changed or one of the tags was evicted since
+    /// [`Cache::begin`], if the cache was cleared, or if the token is another key's, another file's
+    /// or that of the process which forked this one.
+    ///
+    /// # Errors
+    /// As [`Cache::store`]. The lease has ended then, too, but for [`crate::ArenaError::WouldBlock`].
+    pub fn finish(
+        &self,
+        token: &Token,
+        key: &[u8],
+        value: Value<'_>,
+        ttl: Ttl,
+        attributes: &Attributes<'_>,
+    ) -> Result<bool> {
+        self.leases().finish(token, key, value, ttl, attributes)
+    }
+
+    /// Ends a lease without a value. Takes no lock; may be called after the handle was closed.
+    pub fn abandon(&self, token: &Token) {
+        self.leases().abandon(token);
+    }
+
+    /// Waits until no live process has the lease of a key, at most `limit`; the caller then begins
+    /// again. False if the time is over.
+    ///
+    /// # Errors
+    /// [`crate::ArenaError::Interrupted`], [`crate::ArenaError::Closed`],
+    /// [`crate::ArenaError::ReadOnly`], [`crate::ArenaError::Lost`] if another file may have it.
+    pub fn wait_made(&self, key: &[u8], limit: Duration) -> Result<bool> {
+        self.leases().wait_made(key, limit)
+    }
+
     /// Removes all entries; how many there were. Takes each shard's lock in turn: entries that
     /// others store meanwhile may be kept.
     ///
@@ -341,7 +564,7 @@ impl Cache {
         Ok(count)
     }
 
-    /// Removes expired entries; how many.
+    /// Removes expired and invalid entries; how many.
     ///
     /// # Errors
     /// [`Error::Arena`] for locks.
@@ -419,20 +642,21 @@ impl Cache {
     /// As [`Cache::set`]. Keys and values that are too long are refused before anything is stored;
     /// after other errors some entries may have been stored.
     pub fn set_each(&self, entries: &[(&[u8], Value<'_>)], ttl: Ttl) -> Result<()> {
-        self.writes().set_each(entries, ttl, &mut Vec::new())
+        self.writes().set_each(entries, ttl, &Attributes::default(), &mut Vec::new())
     }
 
-    /// As [`Cache::set_each`]. If the file is superseded meanwhile, `rest` gets the entries that
+    /// As [`Cache::set_each`], with attributes. If the file is superseded meanwhile, `rest` gets the entries that
     /// were not stored, in an order in which they may be: storing the others again could undo what
     /// another process has stored since.
     pub(crate) fn set_each_or_rest<'e>(
         &self,
         entries: &[(&'e [u8], Value<'e>)],
         ttl: Ttl,
+        attributes: &Attributes<'_>,
         rest: &mut Option<Vec<(&'e [u8], Value<'e>)>>,
     ) -> Result<()> {
         let mut places = Vec::new();
-        let done = self.writes().set_each(entries, ttl, &mut places);
+        let done = self.writes().set_each(entries, ttl, attributes, &mut places);
         if done.is_err() && self.cx.arena.is_superseded() {
             let mut left = Vec::new();
             reserve(&mut left, places.len())?;
@@ -460,7 +684,8 @@ impl Cache {
             return Ok(None);
         }
         let key = buffer.header.key(&buffer.record);
-        Ok(Some(Item { key, entry: buffer.entry(&self.cx.shape) }))
+        let FullEntry { entry, tags, .. } = buffer.full_entry(&self.cx.shape, false);
+        Ok(Some(Item { key, entry, tags }))
     }
 
     /// Verifies every entry and every segment, and repairs what it can. Writes to a shard wait

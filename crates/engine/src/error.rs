@@ -21,6 +21,12 @@ pub(crate) fn lengthen<T: Default + Clone>(items: &mut Vec<T>, len: usize) -> Re
     Ok(())
 }
 
+/// The error of a brief operation that has long work to do.
+#[cold]
+pub(crate) fn would_block() -> Error {
+    tuckbox_arena::Error::WouldBlock { is_locked: false }.into()
+}
+
 /// Makes room for more items.
 ///
 /// # Errors
@@ -55,6 +61,22 @@ pub enum Error {
         len_bytes: usize,
         /// The longest that this cache accepts.
         most_bytes: usize,
+    },
+    /// A tag is empty or too long.
+    #[error("a tag must have 1 to {most_bytes} bytes of UTF-8, and one has {len_bytes}; use another name, or a digest of it")]
+    TagLength {
+        /// Its length.
+        len_bytes: usize,
+        /// The longest allowed.
+        most_bytes: usize,
+    },
+    /// An entry has too many tags.
+    #[error("an entry can have {most} tags, and {count} were given; use fewer")]
+    TooManyTags {
+        /// How many were given.
+        count: usize,
+        /// The most allowed.
+        most: usize,
     },
     /// The value to increment is not a 64-bit integer.
     #[error("the entry does not hold a 64-bit integer, so incr and decr cannot change it")]

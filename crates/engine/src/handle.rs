@@ -7,7 +7,7 @@
 //! addresses stay reserved until the handle is dropped, because other threads may be reading.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tuckbox_arena::clock::coarse_seconds;
 use tuckbox_arena::region::{fence, Latest};
@@ -15,8 +15,11 @@ use tuckbox_arena::{create_private_folder, Error as ArenaError, Place};
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
+use crate::leases::{Begin, Token};
 use crate::reading::{Buffer, ScanState};
-use crate::value::{Changes, CheckReport, Config, Entry, Item, Stats, Ttl, Value};
+use crate::value::{
+    Attributes, Changes, CheckReport, Config, Entry, FullEntry, Item, Stats, Terms, Ttl, Value,
+};
 
 /// How often an operation starts again because its file was replaced meanwhile. A write starts again
 /// as long as it would wait for a lock.
@@ -375,6 +378,74 @@ impl Handle {
         self.write_again(cache, error, |cache| cache.set(key, value, ttl))
     }
 
+    /// See [`Cache::get_full`].
+    pub fn get_full<'b>(
+        &self,
+        key: &[u8],
+        accepts_stale: bool,
+        buffer: &'b mut Buffer,
+    ) -> Result<Option<FullEntry<'b>>> {
+        let cache = self.latest.get();
+        let mut find = |cache| Ok((cache, Cache::find_full(cache, key, accepts_stale, buffer)?));
+        let (cache, found) = match find(cache) {
+            Err(error) => match self.read_again(cache, error, find)? {
+                Some(found) => found,
+                None => return Ok(None),
+            },
+            found => found?,
+        };
+        Ok(found.map(|is_stale| cache.full_entry(is_stale, buffer)))
+    }
+
+    /// See [`Cache::stamp`].
+    pub fn stamp(&self) -> u64 {
+        self.of_latest(Cache::stamp)
+    }
+
+    /// See [`Cache::evict`].
+    pub fn evict(&self, tag: &str, soft: bool) -> Result<()> {
+        self.write(|cache| cache.evict(tag, soft))
+    }
+
+    /// See [`Cache::era`]; 1 if there is no file.
+    #[inline]
+    pub fn era(&self, namespace: &[u8]) -> Result<u64> {
+        let cache = self.latest.get();
+        match cache.era(namespace) {
+            Err(error) => {
+                Ok(self.read_again(cache, error, |cache| cache.era(namespace))?.unwrap_or(1))
+            }
+            era => era,
+        }
+    }
+
+    /// See [`Cache::advance_era`].
+    pub fn advance_era(&self, namespace: &[u8]) -> Result<u64> {
+        self.write(|cache| cache.advance_era(namespace))
+    }
+
+    /// See [`Cache::store`].
+    pub fn store(&self, key: &[u8], value: Value<'_>, terms: &Terms<'_>) -> Result<bool> {
+        self.write(|cache| cache.store(key, value, terms))
+    }
+
+    /// See [`Cache::delete_version`].
+    pub fn delete_version(&self, key: &[u8], version: u64) -> Result<bool> {
+        self.write(|cache| cache.delete_version(key, version))
+    }
+
+    /// See [`Cache::get_and_touch`].
+    pub fn get_and_touch<'b>(
+        &self,
+        key: &[u8],
+        ttl: Ttl,
+        buffer: &'b mut Buffer,
+    ) -> Result<Option<Entry<'b>>> {
+        let (cache, found) =
+            self.write(|cache| Ok((cache, cache.find_and_touch(key, ttl, buffer)?)))?;
+        Ok(found.then(|| cache.entry(buffer)))
+    }
+
     /// See [`Cache::add`].
     pub fn add(&self, key: &[u8], value: Value<'_>, ttl: Ttl) -> Result<bool> {
         self.write(|cache| cache.add(key, value, ttl))
@@ -423,6 +494,42 @@ impl Handle {
         self.write(|cache| cache.incr(key, delta, initial, ttl))
     }
 
+    /// See [`Cache::begin`].
+    pub fn begin<'b>(&self, key: &[u8], anyway: bool, buffer: &'b mut Buffer) -> Result<Begin<'b>> {
+        let (cache, (begun, is_stale)) =
+            self.write(|cache| Ok((cache, cache.begin_in(key, anyway, buffer)?)))?;
+        Ok(cache.as_begin(begun, is_stale, buffer))
+    }
+
+    /// See [`Cache::finish`]. False if the file was removed, replaced or resized since
+    /// [`Handle::begin`]: what happened to the key there is unknown.
+    pub fn finish(
+        &self,
+        token: &Token,
+        key: &[u8],
+        value: Value<'_>,
+        ttl: Ttl,
+        attributes: &Attributes<'_>,
+    ) -> Result<bool> {
+        match self.latest.get().finish(token, key, value, ttl, attributes) {
+            Err(error) if is_lost(&error) && !self.is_closed() => Ok(false),
+            finished => finished,
+        }
+    }
+
+    /// See [`Cache::abandon`].
+    pub fn abandon(&self, token: &Token) {
+        self.latest.get().abandon(token);
+    }
+
+    /// See [`Cache::wait_made`]. True also if the file was removed, replaced or resized meanwhile.
+    pub fn wait_made(&self, key: &[u8], limit: Duration) -> Result<bool> {
+        match self.latest.get().wait_made(key, limit) {
+            Err(error) if is_lost(&error) && !self.is_closed() => Ok(true),
+            waited => waited,
+        }
+    }
+
     /// See [`Cache::clear`].
     pub fn clear(&self) -> Result<u64> {
         self.write(Cache::clear)
@@ -435,10 +542,23 @@ impl Handle {
 
     /// See [`Cache::set_each`].
     pub fn set_each(&self, entries: &[(&[u8], Value<'_>)], ttl: Ttl) -> Result<()> {
+        self.set_each_with(entries, ttl, &Attributes::default())
+    }
+
+    /// As [`Handle::set_each`], with attributes.
+    ///
+    /// # Errors
+    /// As [`Cache::set_each`], [`Error::TagLength`], [`Error::TooManyTags`].
+    pub fn set_each_with(
+        &self,
+        entries: &[(&[u8], Value<'_>)],
+        ttl: Ttl,
+        attributes: &Attributes<'_>,
+    ) -> Result<()> {
         let mut rest = None;
         self.write(|cache| {
-            let left = rest.take();
-            cache.set_each_or_rest(left.as_deref().unwrap_or(entries), ttl, &mut rest)
+            let (left, rest) = (rest.take(), &mut rest);
+            cache.set_each_or_rest(left.as_deref().unwrap_or(entries), ttl, attributes, rest)
         })
     }
 

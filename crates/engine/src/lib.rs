@@ -44,6 +44,8 @@ mod error;
 mod eviction;
 mod handle;
 mod index;
+mod invalidation;
+mod leases;
 #[cfg(all(test, loom))]
 mod models;
 mod policy;
@@ -59,18 +61,25 @@ pub use cache::{Cache, Scan};
 pub use error::{Error, Result};
 pub use format::plan::{default_size, file_format};
 pub use handle::{Handle, Walk};
+pub use leases::{Begin, Token};
 pub use reading::{Buffer, OutputBuffer, ScanState};
 pub use tuckbox_arena::clock::Clock;
 pub use tuckbox_arena::{
     AfterPowerCut, Error as ArenaError, Interrupted, NativeWaiter, Place, Rights, Waiter,
+    BRIEF_BYTES,
 };
 pub use value::{
-    Changes, CheckReport, Config, Entry, Favour, Item, Loss, Settings, Stats, Ttl, Value,
+    Attributes, Basis, Changes, CheckReport, Condition, Config, Entry, Favour, FullEntry, Item,
+    Loss, Settings, Stats, Tags, Terms, Ttl, Value,
 };
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
 /// The latest time at which an entry can expire, in microseconds since 1970: in the year 2540.
 pub const EXPIRY_US_MAX: u64 = format::expiry::NEVER_US - 1;
+/// Most tags of an entry.
+pub const TAGS_MAX: usize = 32;
+/// The longest tag of an entry, in bytes of UTF-8.
+pub const TAG_BYTES_MAX: usize = 255;
 /// Tags of byte values are below this.
 pub const VALUE_TAG_COUNT: u8 = 64;

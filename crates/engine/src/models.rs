@@ -23,7 +23,7 @@ use crate::format::layout::{shard, SIZE_BYTES_MIN};
 use crate::format::{bucket_of, LogKind, Slot};
 use crate::reading::steps::Seen;
 use crate::storage::Need;
-use crate::{Buffer, Cache, Config, Ttl, Value};
+use crate::{Begin, Buffer, Cache, Config, Ttl, Value};
 
 const KEY: &[u8] = b"a key";
 
@@ -203,7 +203,7 @@ struct Before {
 impl Before {
     fn new(cache: &Cache) -> Before {
         let shard = cache.writes().lock(0).unwrap();
-        let live = shard.find_key(KEY, cache.cx.hasher.key(KEY)).unwrap();
+        let live = shard.find_kept(KEY, cache.cx.hasher.key(KEY)).unwrap();
         let slot = live.found.slot;
         let mut record = Vec::new();
         shard.load_record(slot.offset(), &mut record).unwrap();
@@ -409,6 +409,28 @@ fn a_lock_has_one_owner_and_every_sleeper_wakes() {
         add(&twins[0]);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(twins[0].cx.arena.region().get(guarded), 3, "two were in at once");
+    });
+}
+
+#[test]
+fn every_waiter_for_a_maker_wakes() {
+    explore("maker", false, |begin| {
+        let twins = twins(3);
+        let mut buffer = Buffer::new();
+        let Begin::Lease(token, None) = twins[0].begin(KEY, false, &mut buffer).unwrap() else {
+            panic!("nobody else makes it")
+        };
+        begin(&twins[0]);
+        let waiters: Vec<_> = twins[1..]
+            .iter()
+            .map(|cache| {
+                let cache = Arc::clone(cache);
+                // Without time, a waiter that nobody wakes sleeps until loom reports it.
+                thread::spawn(move || cache.wait_made(KEY, Duration::from_secs(1000)).unwrap())
+            })
+            .collect();
+        twins[0].abandon(token);
+        assert!(waiters.into_iter().all(|waiter| waiter.join().unwrap()));
     });
 }
 

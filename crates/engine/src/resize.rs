@@ -28,11 +28,12 @@ use tuckbox_arena::{mutants, Counter, Error as ArenaError, NoHostCode, Successor
 use crate::cache::{lay_out, plan_for, Cache};
 use crate::error::{Error, Result};
 use crate::eviction::Eviction;
-use crate::format::{expiry, plan, shard, LogKind, Slot};
+use crate::format::{expiry, plan, shard, LogKind, NewAttributes, Slot, StoredAttributes};
+use crate::invalidation::rows;
 use crate::reading::{Buffer, Entries};
 use crate::repair::lock;
 use crate::storage::Context;
-use crate::value::{Config, Ttl};
+use crate::value::{Condition, Config};
 
 /// Hits that a slot counts.
 const HITS_MAX: u64 = 3;
@@ -69,6 +70,7 @@ impl Cache {
         let (arena, new_name) = successor.create(former, &plan, plan::layer(), &lay_out)?;
         let new = Cache { cx: Context::new(arena, config) };
         self.continue_versions(&new);
+        rows(&new.cx).continue_from(rows(&self.cx));
         let live_count = copy_all(&self.cx, &shards, &new)?;
         // A mapping that was lost meanwhile has no more entries to copy.
         former.check_not_lost()?;
@@ -150,11 +152,17 @@ fn copy_all(cx: &Context, shards: &[Entries<'_>], new: &Cache) -> Result<u64> {
         for (shard, queue) in shards.iter().zip(&mut queues) {
             let Some((_, slot)) = queue.next() else { continue };
             is_done = false;
-            if shard.copy_slot(slot, &mut buffer)? && !cx.is_expired(buffer.expiry_us) {
-                live_count += 1;
-                let fits = copy_one(cx, slot, &buffer, new, &mut hits)?;
-                too_large_count += u64::from(!fits);
+            if !shard.copy_slot(slot, &mut buffer)? {
+                continue;
             }
+            let hash = cx.hasher.key(buffer.header.key(&buffer.record));
+            let expiry_us = buffer.header.expiry_us(&buffer.record, hash);
+            let (Some(expiry_us), Some(is_stale)) = (expiry_us, buffer.judge_full(cx, hash)) else {
+                continue;
+            };
+            live_count += 1;
+            let fits = copy_one(slot, expiry_us, is_stale, &buffer, new, &mut hits)?;
+            too_large_count += u64::from(!fits);
         }
         if is_done {
             break;
@@ -192,22 +200,36 @@ fn ranked(shard: &Entries<'_>) -> Result<Vec<Ranked>> {
 /// Stores the entry in the buffer, and tells the new cache how often it was read. False if its value
 /// is too long for the new cache.
 fn copy_one(
-    cx: &Context,
     slot: Slot,
+    expiry_us: u64,
+    is_stale: bool,
     buffer: &Buffer,
     new: &Cache,
     hits: &mut Buffer,
 ) -> Result<bool> {
     let key = buffer.header.key(&buffer.record);
-    let ttl = match buffer.expiry_us {
-        expiry::NEVER_US => Ttl::Never,
-        expiry_us => Ttl::Us(expiry_us.saturating_sub(cx.arena.now_us())),
-    };
-    match new.set(key, buffer.entry(&cx.shape).value, ttl) {
+    let value = buffer.entry(&new.cx.shape).value;
+    let mut expiry_us = (expiry_us != expiry::NEVER_US).then_some(expiry_us);
+    let (mut names, mut count) = ([""; crate::TAGS_MAX], 0);
+    let stored = buffer.header.attributes(&buffer.record).ok().flatten();
+    let attributes = stored.map(|StoredAttributes { stamp, mut stale_us, made_us, tags }| {
+        for (place, tag) in names.iter_mut().zip(tags) {
+            *place = std::str::from_utf8(tag).unwrap_or_default();
+            count += 1;
+        }
+        if is_stale {
+            // The rows of tags are not copied: from now on its time alone makes it stale.
+            let end_us = *expiry_us.get_or_insert(crate::EXPIRY_US_MAX);
+            stale_us = stale_us.max(end_us.saturating_sub(new.now_us()));
+        }
+        NewAttributes { tags: &names[..count], stale_us, made_us, stamp }
+    });
+    let (attributes, always) = (attributes.as_ref(), Condition::Always);
+    match new.writes().store_copy(key, value, expiry_us, attributes, false, always) {
         Err(Error::ValueTooLarge { .. }) => return Ok(false),
         // It is evicted.
         Err(Error::Full { .. }) => return Ok(true),
-        stored => stored?,
+        stored => _ = stored?,
     }
     let policy = slot.policy();
     for _ in 0..(policy.hits() + policy.frequency()).min(HITS_MAX) {

@@ -51,18 +51,123 @@ impl From<Duration> for Ttl {
     }
 }
 
+/// What an entry can have in addition to its value and its time to live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Attributes<'a> {
+    /// Names by which `evict` invalidates the entry: at most [`crate::TAGS_MAX`], of 1 to
+    /// [`crate::TAG_BYTES_MAX`] bytes each.
+    pub tags: &'a [&'a str],
+    /// How long the entry is kept as a stale one past its time to live; none if not at all.
+    pub stale: Option<Ttl>,
+    /// How long it took to make the value, in microseconds.
+    pub made_us: Option<u64>,
+    /// What the stamp clock showed when the making began; none for now. Evictions of its tags since
+    /// then make the entry invalid.
+    pub stamp: Option<u64>,
+}
+
+impl Attributes<'_> {
+    /// Whether there are any: an entry without them takes less space.
+    pub fn are_none(&self) -> bool {
+        self.tags.is_empty() && self.stale.is_none() && self.made_us.is_none()
+    }
+}
+
+/// What a lease on a key has seen of it: the reasons for which its value must not be stored later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Basis {
+    /// The version of the entry, fresh or stale; none if there was none.
+    pub version: Option<u64>,
+    /// The key's counter of invalidations.
+    pub invalidations: u64,
+    /// The shard's epoch, which a clear moves.
+    pub epoch: u64,
+    /// What the stamp clock showed, for evictions of tags.
+    pub stamp: u64,
+}
+
+/// The condition for storing a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Condition<'a> {
+    /// Always.
+    #[default]
+    Always,
+    /// Only if there is no entry.
+    Absent,
+    /// Only if there is one.
+    Present,
+    /// Only if there is one of this version.
+    Version(u64),
+    /// Only if nothing invalidated the key since, and there is no entry or the one of then.
+    Unchanged(&'a Basis),
+}
+
+/// How a value is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms<'a> {
+    /// The time to live.
+    pub ttl: Ttl,
+    /// Whether the expiry of a present entry is kept; `ttl` is for a new one then.
+    pub keeps_ttl: bool,
+    /// See there.
+    pub attributes: Attributes<'a>,
+    /// See there.
+    pub condition: Condition<'a>,
+}
+
+impl Terms<'_> {
+    /// Stores always, without attributes.
+    pub fn plain(ttl: Ttl) -> Terms<'static> {
+        let (attributes, condition) = (Attributes::default(), Condition::Always);
+        Terms { ttl, keeps_ttl: false, attributes, condition }
+    }
+}
+
 /// An entry that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// The value, in the caller's buffer.
     pub value: Value<'a>,
-    /// When it expires, in microseconds since 1970 by the file's clock; none if never.
+    /// When its time to live ends, in microseconds since 1970 by the file's clock; none if never.
     pub expiry_us: Option<u64>,
     /// Identifies this state of the entry, in 63 bits: 28 of the shard's count of writes, and 35 of
     /// a sum of the content, in case the count wraps.
     pub version: u64,
     /// Whether the value is in the buffer's [`OutputBuffer`](crate::OutputBuffer).
     pub is_in_output: bool,
+}
+
+/// An entry with its attributes.
+#[derive(Debug, Clone, Copy)]
+pub struct FullEntry<'a> {
+    /// The entry. The expiry of a stale one may have passed.
+    pub entry: Entry<'a>,
+    /// Its tags.
+    pub tags: Tags<'a>,
+    /// Whether it is stale: past its expiry, or a tag was evicted softly.
+    pub is_stale: bool,
+    /// How long it took to make the value, in microseconds, if that is known.
+    pub made_us: Option<u64>,
+}
+
+/// The tags of an entry: an iterator over their UTF-8. In the file each name is preceded by its length
+/// in a byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tags<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) count: usize,
+}
+
+impl<'a> Iterator for Tags<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.count = self.count.checked_sub(1)?;
+        let (len, rest) = self.bytes.split_first()?;
+        let (tag, rest) = rest.split_at_checked(usize::from(*len))?;
+        self.bytes = rest;
+        Some(tag)
+    }
 }
 
 /// A key with its entry, found by a scan.
@@ -72,6 +177,8 @@ pub struct Item<'a> {
     pub key: &'a [u8],
     /// Its entry.
     pub entry: Entry<'a>,
+    /// The tags of the entry.
+    pub tags: Tags<'a>,
 }
 
 /// What eviction maximises if the byte limit binds and values differ in size. The numbers are those

@@ -4,11 +4,27 @@
 use std::collections::BTreeMap;
 
 use tuckbox_arena::layout::{header, process, segment, signature};
-use tuckbox_engine::format::layout::{flag, log, note, policy_selection, shadow, shard};
+use tuckbox_engine::format::layout::{
+    flag, log, namespace_row, note, policy_selection, shadow, shard, table, tag_row,
+};
+use tuckbox_engine::format::leases::maker;
 
 /// Modules of constants, by the headings of their tables.
-const TABLES: [&str; 9] =
-    ["header", "process", "segment", "note", "shard", "policy_selection", "shadow", "log", "flag"];
+const TABLES: [&str; 13] = [
+    "header",
+    "process",
+    "segment",
+    "note",
+    "shard",
+    "policy_selection",
+    "shadow",
+    "maker",
+    "log",
+    "flag",
+    "table",
+    "tag_row",
+    "namespace_row",
+];
 
 macro_rules! constants {
     ($map:ident, $module:ident: $($name:ident)*) => {
@@ -21,18 +37,22 @@ fn constants() -> BTreeMap<(&'static str, &'static str), u64> {
     constants!(map, header: MAGIC FORMAT_VERSION BYTE_ORDER LAYOUT_SIGNATURE CACHE_ID HASH_KEY
         FEATURES_REQUIRED FEATURES_OPTIONAL SIZE_BYTES MAX_ENTRIES SEGMENT_BYTES SEGMENT_COUNT
         SHARD_COUNT SHARD_BYTES TABLE_BYTES PROCESS_COUNT CREATED_US CHECKSUM USE_MARK DISCARDS HEADER_LOCK
-        LAST_SEEN_US CLOCK_NEXT CLOCK_ROWS TAG_FLOOR);
+        LAST_SEEN_US CLOCK_NEXT CLOCK_ROWS);
     constants!(map, process: STATE PID START_TICKS PID_NAMESPACE STACK_START WISHES COUNTERS);
     constants!(map, segment: GENERATION OWNER NOTES);
     constants!(map, note: NEXT EXTENT OPENED);
     constants!(map, shard: LOCK BOOT STATE EPOCH SAMPLED_BELOW SEQUENCE EVICTIONS EXPIRATIONS LOST
         INDEX_SEGMENTS BODY_SEGMENTS SETS DELETES INTENT SPARES INTENT_SUM SMALL MAIN CLOCK INCREMENTS HALVINGS
-        WINS SETTING SWITCHES FORMER_EPOCH INVALIDATIONS DIRECTORY);
+        WINS SETTING SWITCHES FORMER_EPOCH DIRECTORY);
     constants!(map, log: HEAD TAIL ENTRIES BYTES BODY_BYTES SEGMENTS);
     constants!(map, policy_selection: NOTED_COUNT REPLAYED_COUNT SHADOW_CAPACITY MEAN_BYTES REGRETS
         SURPLUS SHORTENED NOTED SHADOWS);
     constants!(map, shadow: APPENDS CLOCK INCREMENTS HALVINGS WINS ENTRIES);
+    constants!(map, maker: HASH CLAIM);
     constants!(map, flag: EXPIRY NUMBER LONG);
+    constants!(map, table: STAMP_CLOCK CLOCK_BOOT BASE_ERA TAG_ROWS);
+    constants!(map, tag_row: TAG INVALIDATED STALED);
+    constants!(map, namespace_row: NAMESPACE ERA);
     map
 }
 
@@ -92,7 +112,6 @@ fn adjacent_words_do_not_overlap() {
         (shard::SETTING, 8),
         (shard::SWITCHES, 8),
         (shard::FORMER_EPOCH, 8),
-        (shard::INVALIDATIONS, shard::INVALIDATION_COUNT * 8),
         (shard::DIRECTORY, 8),
     ];
     let policy_selection_words = [

@@ -7,7 +7,9 @@
 
 use std::path::PathBuf;
 
-use tuckbox_engine::{ArenaError, Buffer, Cache, Config, Error, Place, Ttl, Value};
+use tuckbox_engine::{
+    ArenaError, Attributes, Buffer, Cache, Config, Error, Place, Terms, Ttl, Value,
+};
 use tuckbox_testkit::specimen::{config, name, stamped, works_after_check, Scratch};
 
 const FILE_BYTES_MAX: u64 = 256 << 10;
@@ -56,6 +58,15 @@ fn as_value<'a>(value: &'a Option<Vec<u8>>, name: &[u8]) -> Value<'a> {
     }
 }
 
+/// Every ninth entry has tags, and is kept for an hour as a stale one.
+fn tags_of(key: u64) -> &'static [&'static str] {
+    match key {
+        key if key % 9 != 4 => &[],
+        key if key % 2 == 0 => &["even", "ninth"],
+        _ => &["ninth"],
+    }
+}
+
 #[test]
 #[ignore = "makes the files that are not there"]
 fn make_the_files() {
@@ -64,10 +75,24 @@ fn make_the_files() {
             continue;
         }
         let cache = Cache::open(&Place::Path(path(kind.file)), &kind.config).unwrap();
-        for (name, value, ttl) in entries(&kind) {
-            cache.set(&name, Value::bytes(b"what is overwritten"), Ttl::Never).unwrap();
-            cache.set(&name, as_value(&value, &name), ttl).unwrap();
+        for name in ["even", "evicted"] {
+            cache.evict(name, false).unwrap();
         }
+        for (key, (name, value, ttl)) in (0..).zip(entries(&kind)) {
+            cache.set(&name, Value::bytes(b"what is overwritten"), Ttl::Never).unwrap();
+            let mut terms = Terms::plain(ttl);
+            if !tags_of(key).is_empty() {
+                let stale = Some(Ttl::Us(3_600_000_000));
+                terms.attributes =
+                    Attributes { tags: tags_of(key), stale, ..Attributes::default() };
+            }
+            assert!(cache.store(&name, as_value(&value, &name), &terms).unwrap());
+        }
+        let tags: &[&str] = &["evicted"];
+        let attributes = Attributes { tags, stamp: Some(0), ..Attributes::default() };
+        let terms = Terms { attributes, ..Terms::plain(Ttl::Never) };
+        assert!(cache.store(b"invalid", Value::Int(0), &terms).unwrap());
+        cache.advance_era(b"blog").unwrap();
         assert_eq!(cache.stats().evictions, 0, "all of it fits");
     }
 }
@@ -87,11 +112,17 @@ fn files_of_this_format_are_read_exactly() {
         let mut buffer = Buffer::new();
         let mut count = 0;
         for (name, value, ttl) in entries(&kind) {
-            let entry = cache.get(&name, &mut buffer).unwrap().expect("it was stored");
+            let full = cache.get_full(&name, false, &mut buffer).unwrap().expect("it was stored");
+            let entry = full.entry;
             assert_eq!(entry.value, as_value(&value, &name), "{} of {}", count, kind.file);
             assert_eq!(entry.expiry_us.is_some(), ttl != Ttl::Never);
+            let tags = tags_of(count).iter().map(|tag| tag.as_bytes());
+            assert!(full.tags.eq(tags), "{} of {}", count, kind.file);
             count += 1;
         }
+        assert_eq!(cache.get(b"invalid", &mut buffer).unwrap(), None);
+        assert!(cache.era(b"blog").unwrap() > 1 && cache.era(b"other").unwrap() == 1);
+        assert_eq!(cache.expire().unwrap(), 1);
         let report = cache.check().unwrap();
         assert!(report.is_sound() && report.entries == count, "{}: {report:?}", kind.file);
         works_after_check(&cache, kind.config.size_bytes.min(stats.max_entries.max(1) << 20))

@@ -31,6 +31,7 @@ no-second-look       a_free_segment_is_found_however_taking_and_freeing_meet
 no-epoch-check       a_clear_beside_a_reader
 relaxed-unlock       a_lock_has_one_owner_and_every_sleeper_wakes
 one-sleeper          a_lock_has_one_owner_and_every_sleeper_wakes
+no-maker-wake        every_waiter_for_a_maker_wakes
 steal                a_dead_owners_lock_is_taken_over_by_one
 rescue-by-store      an_abandoned_segment_is_rescued_once
 "

@@ -8,11 +8,11 @@ use std::sync::{Mutex, MutexGuard};
 
 use tuckbox_arena::hooks::pretend_boot;
 use tuckbox_arena::Geometry;
-use tuckbox_engine::format::layout::{log, shard};
+use tuckbox_engine::format::layout::{log, shard, table, tag_row};
 use tuckbox_engine::format::plan::plan;
 use tuckbox_engine::{
-    AfterPowerCut, ArenaError, Buffer, Cache, Changes, Config, Error, Handle, Place, Rights, Ttl,
-    Value,
+    AfterPowerCut, ArenaError, Attributes, Buffer, Cache, Changes, Config, Error, Handle, Place,
+    Rights, Terms, Ttl, Value,
 };
 use tuckbox_testkit::specimen::Scratch;
 
@@ -215,7 +215,7 @@ fn a_clear_removes_also_what_a_cut_had_hidden() {
     };
     store(0..10);
     let shard_at = geometry(machine.size_bytes).shard_at(0) as usize;
-    let page = shard_at..shard_at + shard::INVALIDATIONS as usize;
+    let page = shard_at..shard_at + shard::DIRECTORY as usize;
     let before = std::fs::read(&machine.path).unwrap()[page.clone()].to_vec();
     cache.clear().unwrap();
     store(0..150);
@@ -229,4 +229,64 @@ fn a_clear_removes_also_what_a_cut_had_hidden() {
     let mut buffer = Buffer::new();
     let mut is_there = |key: u64| cache.get(&key.to_le_bytes(), &mut buffer).unwrap().is_some();
     assert_eq!((0..150).filter(|key| is_there(*key)).count(), 0);
+}
+
+/// The page of the stamp clock is older on the disk than entries and rows, by any time.
+#[test]
+fn evicting_a_tag_works_after_a_cut_that_set_the_stamp_clock_back() {
+    let attributes = Attributes { tags: &["users"], ..Attributes::default() };
+    let terms = Terms { attributes, ..Terms::plain(Ttl::Never) };
+    let mut buffer = Buffer::new();
+    let mut is_there = |cache: &Cache, key: &[u8]| cache.get(key, &mut buffer).unwrap().is_some();
+    for back_to in [0, 1, u64::MAX / 2, u64::MAX] {
+        let machine = Machine::new(1 << 20);
+        let cache = machine.open(AfterPowerCut::Keep);
+        let set = |cache: &Cache, key: &[u8]| {
+            assert!(cache.store(key, Value::Int(1), &terms).unwrap());
+        };
+        (0..500).for_each(|_| cache.evict("other", false).unwrap());
+        // A boot takes longer than so many evictions.
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        set(&cache, b"gone");
+        cache.evict("users", false).unwrap();
+        set(&cache, b"before");
+        drop(cache);
+        let tables_at = geometry(machine.size_bytes).tables_at;
+        change(&machine.path, tables_at + table::STAMP_CLOCK, back_to);
+        machine.start();
+        let reader = machine.try_open(AfterPowerCut::Keep, true).unwrap();
+        assert!(!is_there(&reader, b"gone"), "to one that only reads, {back_to}");
+        let cache = machine.open(AfterPowerCut::Keep);
+        assert!(is_there(&cache, b"before") && !is_there(&cache, b"gone"), "{back_to}");
+        set(&cache, b"after");
+        assert!(is_there(&cache, b"after"), "{back_to}");
+        cache.evict("users", false).unwrap();
+        assert!(!is_there(&cache, b"before") && !is_there(&cache, b"after"), "{back_to}");
+        set(&cache, b"after");
+        assert!(is_there(&cache, b"after"), "{back_to}");
+    }
+}
+
+/// Any value in the row of a tag.
+#[test]
+fn evicting_a_tag_repairs_its_damaged_row() {
+    for damage in [1, u64::MAX / 2, u64::MAX] {
+        let machine = Machine::new(1 << 20);
+        let cache = machine.open(AfterPowerCut::Keep);
+        let attributes = Attributes { tags: &["users"], ..Attributes::default() };
+        let terms = Terms { attributes, ..Terms::plain(Ttl::Never) };
+        cache.evict("users", false).unwrap();
+        drop(cache);
+        let bytes = std::fs::read(&machine.path).unwrap();
+        let rows_at = geometry(machine.size_bytes).tables_at + table::TAG_ROWS;
+        let taken = (0..64).map(|row| rows_at + row * tag_row::BYTES);
+        let row = taken.into_iter().find(|at| word(&bytes, *at) != 0).unwrap();
+        change(&machine.path, row + tag_row::INVALIDATED, damage);
+        let (cache, mut buffer) = (machine.open(AfterPowerCut::Keep), Buffer::new());
+        assert!(cache.store(b"key", Value::Int(1), &terms).unwrap());
+        cache.evict("users", false).unwrap();
+        assert!(cache.get(b"key", &mut buffer).unwrap().is_none(), "{damage}");
+        assert!(cache.store(b"key", Value::Int(1), &terms).unwrap());
+        assert!(cache.get(b"key", &mut buffer).unwrap().is_some(), "{damage}");
+    }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tuckbox_arena::act_as_another_process;
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_engine::{
-    ArenaError, Buffer, Changes, Config, Error, Handle, Interrupted, Place, Result, Rights, Ttl,
-    Value, Waiter, Walk,
+    ArenaError, Attributes, Buffer, Changes, Config, Error, Handle, Interrupted, Place, Result,
+    Rights, Terms, Ttl, Value, Waiter, Walk,
 };
 
 struct Folder(PathBuf);
@@ -296,6 +296,140 @@ fn many_writes_that_go_on_in_the_new_file_undo_nothing_there() {
     assert!((1..40).contains(&counted), "some were stored, but not all");
     assert_eq!(sum, i64::from(counted) * 5);
     assert_eq!(one.get(b"large", &mut buffer).unwrap().unwrap().value, Value::bytes(&large));
+}
+
+fn set_tagged(cache: &Handle, key: &[u8], ttl: Ttl, tags: &[&str], stale: Option<Ttl>) {
+    let attributes = Attributes { tags, stale, made_us: Some(7), ..Attributes::default() };
+    let terms = Terms { attributes, ..Terms::plain(ttl) };
+    assert!(cache.store(key, Value::Int(1), &terms).unwrap());
+}
+
+/// Whether the entry is stale; none if it is not there.
+fn staleness(cache: &Handle, key: &[u8]) -> Option<bool> {
+    let mut buffer = Buffer::new();
+    cache.get_full(key, true, &mut buffer).unwrap().map(|found| found.is_stale)
+}
+
+#[test]
+fn tags_and_staleness_are_those_of_before() {
+    let folder = Folder::new("resize-tags");
+    let path = folder.file();
+    let (one, other) = (open(&path, false), open(&path, false));
+    let hour = Ttl::Us(3_600_000_000);
+    set_tagged(&one, b"evicted", Ttl::Never, &["evicted", "kept"], None);
+    set_tagged(&one, b"soft", hour, &["soft"], Some(hour));
+    set_tagged(&one, b"soft for ever", Ttl::Never, &["soft"], None);
+    set_tagged(&one, b"past", Ttl::Us(0), &[], Some(hour));
+    set_tagged(&one, b"fresh", hour, &["kept", "e"], Some(hour));
+    one.evict("evicted", false).unwrap();
+    one.evict("soft", true).unwrap();
+    let states = |cache: &Handle| {
+        let keys: [&[u8]; 5] = [b"evicted", b"soft", b"soft for ever", b"past", b"fresh"];
+        keys.map(|key| staleness(cache, key))
+    };
+    let before = states(&one);
+    assert_eq!(before, [None, Some(true), Some(true), Some(true), Some(false)]);
+    for size_bytes in [2 << 20, 64 << 10, 1 << 20] {
+        let expiry = |cache: &Handle| {
+            let mut buffer = Buffer::new();
+            cache.get(b"fresh", &mut buffer).unwrap().unwrap().expiry_us.unwrap()
+        };
+        let until_us = expiry(&one);
+        one.resize(to(size_bytes)).unwrap();
+        for cache in [&one, &other] {
+            assert_eq!(states(cache), before, "in {size_bytes}");
+            assert_eq!(cache.latest().len(), 4, "the invalid one is not copied");
+            assert!(expiry(cache).abs_diff(until_us) < 60_000_000);
+            let mut buffer = Buffer::new();
+            let found = cache.get_full(b"fresh", false, &mut buffer).unwrap().unwrap();
+            assert!(found.tags.eq([&b"kept"[..], b"e"]) && found.made_us == Some(7));
+        }
+    }
+    one.evict("kept", false).unwrap();
+    assert_eq!(staleness(&other, b"fresh"), None);
+    set_tagged(&other, b"fresh", hour, &["kept"], None);
+    assert_eq!(staleness(&one, b"fresh"), Some(false));
+}
+
+#[test]
+fn an_era_is_that_of_before_or_a_new_one() {
+    // With 30, some share a row in the smaller files, by the hash key of each, and each has one of
+    // its own in the largest.
+    for advanced in [4].into_iter().chain([30; 24]) {
+        let folder = Folder::new("resize-eras");
+        let path = folder.file();
+        let (one, other) = (open(&path, false), open(&path, false));
+        let names: Vec<_> = (0..32u64).map(|number| format!("namespace {number}")).collect();
+        let era = |cache: &Handle, name: &String| cache.era(name.as_bytes()).unwrap();
+        let mut former: Vec<Vec<u64>> = names.iter().map(|name| vec![era(&one, name)]).collect();
+        for (name, former) in names.iter().zip(&mut former).take(advanced) {
+            one.advance_era(name.as_bytes()).unwrap();
+            // Another name may share its row, and so its era.
+            former.push(era(&one, name));
+        }
+        for size_bytes in [2 << 20, 64 << 20, 64 << 10, 1 << 20] {
+            one.resize(to(size_bytes)).unwrap();
+            for (number, (name, former)) in names.iter().zip(&mut former).enumerate() {
+                let now = era(&other, name);
+                assert_eq!(era(&one, name), now);
+                let is_last = former.last() == Some(&now);
+                assert!(is_last || !former.contains(&now), "{name} has an earlier era again");
+                // Four rows are enough for four names. Then they are full, and may have been shared.
+                let was_full = size_bytes == 1 << 20;
+                assert!(is_last || advanced > 4 || was_full || number >= 4, "{name}");
+                former.push(now);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_eviction_during_the_copy_holds_in_the_new_file() {
+    for at in [Point::SuccessorComplete, Point::EntriesHidden, Point::NameTaken] {
+        let folder = Folder::new("resize-evicts");
+        let path = folder.file();
+        let (one, other) = (open(&path, false), Arc::new(open(&path, false)));
+        set_tagged(&one, b"key", Ttl::Never, &["users"], None);
+        let era = one.advance_era(b"blog").unwrap();
+        let threads = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let (started, evicting) = (Arc::clone(&threads), Arc::clone(&other));
+        hooks::set(move |point| {
+            if point == at {
+                let evicting = Arc::clone(&evicting);
+                started.lock().unwrap().push(std::thread::spawn(move || {
+                    evicting.evict("users", false).unwrap();
+                    evicting.advance_era(b"blog").unwrap();
+                }));
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        one.resize(to(2 << 20)).unwrap();
+        hooks::clear();
+        threads.lock().unwrap().drain(..).for_each(|thread| thread.join().unwrap());
+        assert_eq!(staleness(&open(&path, false), b"key"), None, "{at:?}");
+        assert_ne!(one.era(b"blog").unwrap(), era, "{at:?}");
+    }
+}
+
+#[test]
+fn a_read_whose_memory_is_given_back_before_it_looks_at_the_tags_is_a_miss() {
+    let folder = Folder::new("resize-judged");
+    let path = folder.file();
+    let (one, resizer) = (Arc::new(open(&path, false)), Arc::new(open(&path, false)));
+    set_tagged(&one, b"tagged", Ttl::Never, &["users"], None);
+    one.evict("users", false).unwrap();
+    let follower = Arc::clone(&one);
+    let mut is_over = false;
+    hooks::set(move |point| {
+        if point == Point::RecordVerified && !std::mem::replace(&mut is_over, true) {
+            resizer.resize(to(2 << 20)).unwrap();
+            set(&follower, 1).unwrap();
+        }
+    });
+    let found = one.get(b"tagged", &mut Buffer::new()).unwrap().is_some();
+    hooks::clear();
+    assert!(!found, "an entry that was evicted long ago");
+    assert_eq!(get(&one), Some(1), "the file was replaced meanwhile");
 }
 
 /// Counts how often the host could have run code of its own.

@@ -14,8 +14,21 @@ use crate::{codec, names};
 const VALUE_TYPES: &str = "None, bool, int, float, str, bytes, bytearray, list, tuple, dict, set, \
                            frozenset, datetime, date, time, timedelta, Decimal and UUID";
 
-/// Why a value of this type cannot be stored, and what to store.
+/// Why a value of this type cannot be stored, and what to do.
 pub fn on_value(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    let advice = on_plain_value(value)?;
+    let name = names::of_type(value);
+    // Types of Python itself have no module, and need functions to be registered.
+    Ok(match name.rsplit_once('.') {
+        Some((_, class)) if !name.starts_with("freezegun.") => {
+            format!("{advice}; or call tuckbox.register({class}) to store such objects")
+        }
+        _ => advice,
+    })
+}
+
+/// What to store in place of an object.
+fn on_plain_value(value: &Bound<'_, PyAny>) -> PyResult<String> {
     let kind = value.get_type();
     let name = names::of(&kind);
     if let Some(member) = of_member(value, codec::is_storable)? {

@@ -7,21 +7,25 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 use tuckbox_engine::{
-    default_size, Changes, Clock, Config, Entry, Error, Handle, Place, Rights, Walk,
+    default_size, Changes, Clock, Condition, Config, Error, FullEntry, Handle, Place, Rights, Walk,
 };
 
 use crate::clock::ManualClock;
 use crate::errors::{self, classes, Quick};
-use crate::keys;
-use crate::opened::{decoded, Opened};
+use crate::leases::{self, Lease};
+use crate::objects::Objects;
+use crate::opened::Opened;
 use crate::scan::{self, Part, Scan};
 use crate::scratch::{self, Used};
+use crate::spaces;
+use crate::terms::{self, OwnedTerms};
 use crate::waiter::{self, PythonWaiter};
-use crate::{choices, many, names, numbers, reports, ttl};
+use crate::{choices, many, numbers, reports, ttl};
 
 /// The operations of a cache. Use the subclass `tuckbox.Cache` to open one.
 #[pyclass(frozen, subclass, module = "tuckbox._engine")]
@@ -56,6 +60,11 @@ impl Core {
         }
         Ok(opened)
     }
+}
+
+#[cold]
+fn already_open() -> PyErr {
+    PyRuntimeError::new_err("this cache is already open; create another for another file")
 }
 
 #[cold]
@@ -98,15 +107,22 @@ impl<'py> FromPyObject<'_, 'py> for Initial {
     }
 }
 
-fn entry_of<'py>(
+/// The `Entry` for an entry of the engine.
+pub fn entry_of<'py>(
     py: Python<'py>,
-    key: &Bound<'_, PyAny>,
-    entry: &Entry<'_>,
+    opened: &Opened,
+    object: &Bound<'_, PyAny>,
+    key: &[u8],
+    full: &FullEntry<'_>,
 ) -> PyResult<Bound<'py, PyAny>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let expiry_s = entry.expiry_us.map(|us| us as f64 / 1e6);
-    let value = decoded(py, key, entry.value)?;
-    CLASS.import(py, "tuckbox.results", "Entry")?.call1((value, expiry_s, entry.version))
+    let expiry_s = full.entry.expiry_us.map(|us| us as f64 / 1e6);
+    let value = opened.decoded(py, object, key, full.entry.value)?;
+    let tags = full.tags.filter_map(|tag| std::str::from_utf8(tag).ok());
+    let tags = PyTuple::new(py, tags.collect::<Vec<_>>())?;
+    let made_s = full.made_us.map(|us| us as f64 / 1e6);
+    let fields = (value, expiry_s, full.entry.version, tags, full.is_stale, made_s);
+    CLASS.import(py, "tuckbox.results", "Entry")?.call1(fields)
 }
 
 #[pymethods]
@@ -119,10 +135,11 @@ impl Core {
 
     /// Opens the file at `path`, and creates it if it does not exist. Without a path, opens the
     /// private cache of another process that is `shown` at that path, or a new private cache. With
-    /// `exact`, numbers of other libraries are refused as values. With `resizes`, an existing file
+    /// `exact`, numbers of other libraries are refused as values. `objects` stores values that are
+    /// not plain (see `tuckbox.objects`). With `only_mine`, a file of another user is refused. With `resizes`, an existing file
     /// gets the given settings. With
     /// `creates_folder`, a removed file is created again together with its folder.
-    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, favour=None, after_power_cut=None, lock_timeout_s=1.0, read_only=false, group=None, exact=false, clock=None, resizes=false, creates_folder=false))]
+    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, favour=None, after_power_cut=None, lock_timeout_s=1.0, read_only=false, group=None, exact=false, objects=None, only_mine=false, clock=None, resizes=false, creates_folder=false))]
     #[allow(clippy::too_many_arguments)]
     fn __init__(
         &self,
@@ -137,11 +154,14 @@ impl Core {
         read_only: bool,
         group: Option<u32>,
         exact: bool,
+        objects: Option<&Bound<'_, PyAny>>,
+        only_mine: bool,
         clock: Option<&Bound<'_, ManualClock>>,
         resizes: bool,
         creates_folder: bool,
     ) -> PyResult<()> {
-        let rights = Rights { group, read_only };
+        let rights = Rights { group, read_only, only_mine };
+        let objects = objects.map(Objects::new).transpose()?;
         let place = match (path, shown) {
             (Some(path), _) => Place::Path(path),
             (None, Some(path)) => Place::Shown(path),
@@ -169,16 +189,15 @@ impl Core {
             clock: clock.map_or(Clock::System, |clock| clock.get().clock()),
             waiter: Arc::new(PythonWaiter),
         };
-        let opened = Opened::open(py, place, &config, lock_timeout_s, exact)?;
-        self.opened.set(opened).map_err(|_| {
-            PyRuntimeError::new_err("this cache is already open; create another for another file")
-        })
+        let opened = Opened::open(py, place, &config, lock_timeout_s, exact, objects)?;
+        self.opened.set(opened).map_err(|_| already_open())
     }
 
-    /// Return the value, expiry and version of `key`, or None if it has no value.
+    /// Return the entry of `key`, or None if it has no value.
     ///
     /// Args:
     ///     key: A str, bytes, int, or a tuple of these.
+    ///     stale: If true, also return a stale entry.
     ///
     /// Returns:
     ///     An `Entry` (a named tuple), or None.
@@ -191,17 +210,20 @@ impl Core {
     ///     >>> entry = cache.get_entry("user:42")
     ///     >>> entry.value, entry.expiry
     ///     ('Ada', None)
+    #[pyo3(signature = (key, *, stale=false))]
     fn get_entry<'py>(
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
+        stale: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let opened = self.opened()?;
-        let bytes = keys::encode_lookup(key)?;
-        scratch::with_buffer(|buffer| match opened.cache.get(bytes.bytes(), buffer) {
-            Ok(Some(entry)) => {
-                Used { result: entry_of(py, key, &entry).map(Some), read_bytes: entry.value.len() }
-            }
+        let bytes = opened.lookup_key(py, key)?;
+        scratch::with_buffer(|buffer| match opened.cache.get_full(bytes.bytes(), stale, buffer) {
+            Ok(Some(full)) => Used {
+                result: entry_of(py, opened, key, bytes.bytes(), &full).map(Some),
+                read_bytes: full.entry.value.len(),
+            },
             Ok(None) => Used { result: Ok(None), read_bytes: 0 },
             Err(error) => Used { result: Err(opened.refused_entry(py, error, key)), read_bytes: 0 },
         })
@@ -213,6 +235,7 @@ impl Core {
     ///     key: A str, bytes, int, or a tuple of these.
     ///     value: An object of one of the types listed in `tuckbox.Cache`.
     ///     ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+    ///     tags, stale: As `set`.
     ///
     /// Returns:
     ///     True if the value was stored, False if the key has a value.
@@ -223,17 +246,20 @@ impl Core {
     /// Example:
     ///     >>> cache.add("seen:7", True, ttl=60), cache.add("seen:7", True, ttl=60)
     ///     (True, False)
-    #[pyo3(signature = (key, value, ttl=None))]
+    #[pyo3(signature = (key, value, ttl=None, *, tags=Given(None), stale=None))]
+    #[pyo3(text_signature = "($self, key, value, ttl=None, *, tags=(), stale=None)")]
+    #[allow(clippy::too_many_arguments)]
     fn add<'py>(
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
         value: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
+        tags: Given<'py>,
+        stale: Option<&Bound<'py, PyAny>>,
     ) -> Quick<bool> {
-        let bytes = keys::encode(key)?;
-        let ttl = ttl::parse(ttl)?;
-        self.opened()?.store(py, key, value, |cache, value| cache.add(bytes.bytes(), value, ttl))
+        let given = OwnedTerms::new(ttl::parse(ttl)?, tags.0.as_ref(), stale, None)?;
+        self.store_on(py, key, value, &given, Condition::Absent)
     }
 
     /// Store `value` only if `key` already has a value.
@@ -242,6 +268,7 @@ impl Core {
     ///     key: A str, bytes, int, or a tuple of these.
     ///     value: An object of one of the types listed in `tuckbox.Cache`.
     ///     ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+    ///     tags, stale, keep_ttl: As `set`.
     ///
     /// Returns:
     ///     True if the value was stored, False if the key has no value.
@@ -252,18 +279,24 @@ impl Core {
     /// Example:
     ///     >>> cache.replace("user:42", "Ada")
     ///     False
-    #[pyo3(signature = (key, value, ttl=None))]
+    #[pyo3(signature = (key, value, ttl=None, *, tags=Given(None), stale=None, keep_ttl=Given(None)))]
+    #[pyo3(
+        text_signature = "($self, key, value, ttl=None, *, tags=(), stale=None, keep_ttl=False)"
+    )]
+    #[allow(clippy::too_many_arguments)]
     fn replace<'py>(
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
         value: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
+        tags: Given<'py>,
+        stale: Option<&Bound<'py, PyAny>>,
+        keep_ttl: Given<'py>,
     ) -> Quick<bool> {
-        let bytes = keys::encode(key)?;
-        let ttl = ttl::parse(ttl)?;
-        let opened = self.opened()?;
-        opened.store(py, key, value, |cache, value| cache.replace(bytes.bytes(), value, ttl))
+        let (tags, keep_ttl) = (tags.0.as_ref(), keep_ttl.0.as_ref());
+        let given = OwnedTerms::new(ttl::parse(ttl)?, tags, stale, keep_ttl)?;
+        self.store_on(py, key, value, &given, Condition::Present)
     }
 
     /// Store `value` only if the entry of `key` still has this `version` (compare and set).
@@ -273,6 +306,7 @@ impl Core {
     ///     value: An object of one of the types listed in `tuckbox.Cache`.
     ///     version: The `version` of the `Entry` that `get_entry` returned.
     ///     ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+    ///     tags, stale, keep_ttl: As `set`.
     ///
     /// Returns:
     ///     True if the value was stored, False if the value changed meanwhile or is missing.
@@ -288,7 +322,11 @@ impl Core {
     ///     True
     ///     >>> cache.cas("cart", entry.value + ["salt"], entry.version)
     ///     False
-    #[pyo3(signature = (key, value, version, ttl=None))]
+    #[pyo3(signature = (key, value, version, ttl=None, *, tags=Given(None), stale=None, keep_ttl=Given(None)))]
+    #[pyo3(
+        text_signature = "($self, key, value, version, ttl=None, *, tags=(), stale=None, keep_ttl=False)"
+    )]
+    #[allow(clippy::too_many_arguments)]
     fn cas<'py>(
         &self,
         py: Python<'py>,
@@ -296,25 +334,29 @@ impl Core {
         value: &Bound<'py, PyAny>,
         version: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
+        tags: Given<'py>,
+        stale: Option<&Bound<'py, PyAny>>,
+        keep_ttl: Given<'py>,
     ) -> Quick<bool> {
-        let bytes = keys::encode(key)?;
-        let ttl = ttl::parse(ttl)?;
+        let (tags, keep_ttl) = (tags.0.as_ref(), keep_ttl.0.as_ref());
+        let given = OwnedTerms::new(ttl::parse(ttl)?, tags, stale, keep_ttl)?;
         let version = numbers::version(version)?;
-        self.opened()?.store(py, key, value, |cache, value| {
-            cache.compare_and_set(bytes.bytes(), value, ttl, version)
-        })
+        self.store_on(py, key, value, &given, Condition::Version(version))
     }
 
     /// Delete `key`.
     ///
     /// Args:
     ///     key: A str, bytes, int, or a tuple of these.
+    ///     version: If given, delete the entry only if it still has this version (compare and
+    ///         delete).
     ///
     /// Returns:
-    ///     True if the key had a value, False if not.
+    ///     True if the key had a value, and that version; False if not.
     ///
     /// Raises:
     ///     KeyTypeError, KeyTooLong: The key is invalid.
+    ///     InvalidVersion: `version` is not the version of an entry.
     ///     LockTimeout: A live process held the lock for longer than `lock_timeout`.
     ///     CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
     ///
@@ -322,10 +364,21 @@ impl Core {
     ///     >>> cache.set("user:42", "Ada")
     ///     >>> cache.delete("user:42"), cache.delete("user:42")
     ///     (True, False)
-    fn delete(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+    #[pyo3(signature = (key, version=None))]
+    fn delete(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        version: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<bool> {
         let opened = self.opened()?;
-        let bytes = keys::encode_lookup(key)?;
-        opened.cache.delete(bytes.bytes()).map_err(|error| opened.refused_entry(py, error, key))
+        let bytes = opened.lookup_key(py, key)?;
+        let version = version.map(numbers::version).transpose()?;
+        let deleted = match version {
+            None => opened.cache.delete(bytes.bytes()),
+            Some(version) => opened.cache.delete_version(bytes.bytes(), version),
+        };
+        deleted.map_err(|error| opened.refused_entry(py, error, key))
     }
 
     /// Delete `key` and return its value.
@@ -354,10 +407,11 @@ impl Core {
         default: Given<'py>,
     ) -> Quick<Bound<'py, PyAny>> {
         let opened = self.opened()?;
-        let bytes = keys::encode_lookup(key)?;
+        let bytes = opened.lookup_key(py, key)?;
         scratch::with_buffer(|buffer| match opened.cache.pop(bytes.bytes(), buffer) {
             Ok(Some(entry)) => {
-                Used { result: decoded(py, key, entry.value), read_bytes: entry.value.len() }
+                let result = opened.decoded(py, key, bytes.bytes(), entry.value);
+                Used { result, read_bytes: entry.value.len() }
             }
             Ok(None) => {
                 Used { result: default.0.ok_or_else(|| missing(key).into()), read_bytes: 0 }
@@ -394,9 +448,90 @@ impl Core {
         ttl: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<bool> {
         let opened = self.opened()?;
-        let bytes = keys::encode_lookup(key)?;
+        let bytes = opened.lookup_key(py, key)?;
         let ttl = ttl::parse(ttl)?;
         opened.cache.touch(bytes.bytes(), ttl).map_err(|error| opened.refused_entry(py, error, key))
+    }
+
+    /// Return the value of `key` and give it a new time to live, counted from now.
+    ///
+    /// Atomic over all processes. Takes a lock, which `get` does not.
+    ///
+    /// Args:
+    ///     key: A str, bytes, int, or a tuple of these.
+    ///     ttl: As for `touch`.
+    ///     default: Returned if the key has no value.
+    ///
+    /// Returns:
+    ///     The value, or `default`.
+    ///
+    /// Raises:
+    ///     As `get` and `touch`.
+    ///
+    /// Example:
+    ///     >>> cache.set("session", "abc", ttl=60)
+    ///     >>> cache.get_and_touch("session", ttl=3600)
+    ///     'abc'
+    #[pyo3(signature = (key, ttl=None, default=None))]
+    fn get_and_touch<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        ttl: Option<&Bound<'py, PyAny>>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> Quick<Bound<'py, PyAny>> {
+        let opened = self.opened()?;
+        let bytes = opened.lookup_key(py, key)?;
+        let ttl = ttl::parse(ttl)?;
+        scratch::with_buffer(|buffer| {
+            match opened.cache.get_and_touch(bytes.bytes(), ttl, buffer) {
+                Ok(Some(entry)) => {
+                    let result = opened.decoded(py, key, bytes.bytes(), entry.value);
+                    Used { result, read_bytes: entry.value.len() }
+                }
+                Ok(None) => {
+                    let none = || py.None().into_bound(py);
+                    Used { result: Ok(default.unwrap_or_else(none)), read_bytes: 0 }
+                }
+                Err(error) => {
+                    Used { result: Err(opened.refused_entry(py, error, key).into()), read_bytes: 0 }
+                }
+            }
+        })
+    }
+
+    /// Return how long `key` has to live.
+    ///
+    /// Args:
+    ///     key: A str, bytes, int, or a tuple of these.
+    ///
+    /// Returns:
+    ///     Seconds as a float, `math.inf` if it never expires, or None if it has no value.
+    ///
+    /// Raises:
+    ///     As `get`.
+    ///
+    /// Example:
+    ///     >>> cache.set("session", "abc", ttl=60)
+    ///     >>> round(cache.ttl("session"))
+    ///     60
+    fn ttl(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+        let opened = self.opened()?;
+        let bytes = opened.lookup_key(py, key)?;
+        scratch::with_buffer(|buffer| {
+            let found = opened.cache.get_full(bytes.bytes(), false, buffer);
+            let read_bytes = match &found {
+                Ok(Some(full)) => full.entry.value.len(),
+                _ => 0,
+            };
+            let result = found.map_err(|error| opened.refused_entry(py, error, key));
+            let left_s = |expiry_us: u64| {
+                expiry_us.saturating_sub(opened.cache.latest().now_us()) as f64 / 1e6
+            };
+            let result = result
+                .map(|full| full.map(|full| full.entry.expiry_us.map_or(f64::INFINITY, left_s)));
+            Used { result, read_bytes }
+        })
     }
 
     /// Add `delta` to the int stored under `key`, atomically over all processes.
@@ -496,6 +631,7 @@ impl Core {
     /// Args:
     ///     mapping: A dict, or another mapping with `items`, of keys to values.
     ///     ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
+    ///     tags, stale: As `set`.
     ///
     /// Raises:
     ///     TypeError: `mapping` is not a mapping.
@@ -506,17 +642,18 @@ impl Core {
     ///     >>> cache.set_many({"a": 1, "b": 2}, ttl=60)
     ///     >>> len(cache)
     ///     2
-    #[pyo3(signature = (mapping, ttl=None, **others))]
-    #[pyo3(text_signature = "($self, mapping, ttl=None)")]
+    #[pyo3(signature = (mapping, ttl=None, *, tags=Given(None), stale=None))]
+    #[pyo3(text_signature = "($self, mapping, ttl=None, *, tags=(), stale=None)")]
     fn set_many<'py>(
         &self,
         py: Python<'py>,
         mapping: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
-        others: Option<&Bound<'py, PyDict>>,
+        tags: Given<'py>,
+        stale: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
-        names::refuse::<Core>("set_many", others)?;
-        many::set(self, py, mapping, ttl::parse(ttl)?)
+        let given = OwnedTerms::new(ttl::parse(ttl)?, tags.0.as_ref(), stale, None)?;
+        many::set(self, py, mapping, &given)
     }
 
     /// Delete several keys.
@@ -544,7 +681,8 @@ impl Core {
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
     ) -> Quick<Bound<'py, PyAny>> {
-        let found = self.opened()?.read(py, key, keys::encode_lookup(key)?.bytes())?;
+        let opened = self.opened()?;
+        let found = opened.read(py, key, opened.lookup_key(py, key)?.bytes())?;
         found.ok_or_else(|| missing(key).into())
     }
 
@@ -554,13 +692,15 @@ impl Core {
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
     ) -> Quick<()> {
-        let bytes = keys::encode(key)?;
+        let opened = self.opened()?;
+        let bytes = opened.key(py, key)?;
         let never = tuckbox_engine::Ttl::Never;
-        self.opened()?.store(py, key, value, |cache, value| cache.set(bytes.bytes(), value, never))
+        let bytes = bytes.bytes();
+        opened.store(py, key, bytes, value, |cache, value| cache.set(bytes, value, never))
     }
 
     fn __delitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        if self.delete(py, key)? {
+        if self.delete(py, key, None)? {
             return Ok(());
         }
         Err(missing(key))
@@ -568,28 +708,39 @@ impl Core {
 
     fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let opened = self.opened()?;
-        let bytes = keys::encode_lookup(key)?;
+        let bytes = opened.lookup_key(py, key)?;
         opened.cache.contains(bytes.bytes()).map_err(|error| opened.refused_entry(py, error, key))
     }
 
-    // The number of entries, including expired ones that were not yet removed.
-    fn __len__(&self) -> PyResult<usize> {
-        Ok(self.not_closed()?.cache.len() as usize)
+    // The number of entries, those of namespaces and expired ones that were not yet removed
+    // included; of a namespace, its own by a scan.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let opened = self.not_closed()?;
+        match opened.space {
+            None => Ok(opened.cache.len() as usize),
+            Some(_) => scan::count(self, py),
+        }
     }
 
     fn __iter__(slf: Bound<'_, Self>) -> PyResult<Scan> {
         slf.get().not_closed()?;
-        Ok(Scan::new(slf.unbind(), Part::Key))
+        Ok(Scan::new(slf.unbind(), Part::Key, None))
     }
 
     fn _iter_values(slf: Bound<'_, Self>) -> PyResult<Scan> {
         slf.get().not_closed()?;
-        Ok(Scan::new(slf.unbind(), Part::Value))
+        Ok(Scan::new(slf.unbind(), Part::Value, None))
     }
 
     fn _iter_items(slf: Bound<'_, Self>) -> PyResult<Scan> {
         slf.get().not_closed()?;
-        Ok(Scan::new(slf.unbind(), Part::Item))
+        Ok(Scan::new(slf.unbind(), Part::Item, None))
+    }
+
+    fn _iter_tagged(slf: Bound<'_, Self>, tag: &Bound<'_, PyAny>) -> PyResult<Scan> {
+        slf.get().not_closed()?;
+        let tag = terms::tag_of(tag)?;
+        Ok(Scan::new(slf.unbind(), Part::Key, Some(tag)))
     }
 
     /// Delete any entry and return its key and value.
@@ -633,7 +784,8 @@ impl Core {
         self.opened()?.detached(py, Handle::clear)
     }
 
-    /// Delete all expired entries to free their space. Reads never return them in any case.
+    /// Delete all expired entries to free their space, and those that an eviction of a tag or a
+    /// clear of a namespace has made missing. Reads never return them in any case.
     ///
     /// Returns:
     ///     How many entries were deleted.
@@ -646,7 +798,91 @@ impl Core {
     ///     >>> cache.expire()
     ///     1
     fn expire(&self, py: Python<'_>) -> PyResult<u64> {
-        self.opened()?.detached(py, Handle::expire)
+        let opened = self.opened()?;
+        opened.detached(py, |cache| Ok(cache.expire()? + spaces::expire(cache)?))
+    }
+
+    /// Make all entries with a tag missing, in a time that does not depend on their number.
+    ///
+    /// No entry that was stored before is returned after it, in any process. Entries stored later
+    /// are not affected. A cache that has no room for more tags may evict those of others as well.
+    ///
+    /// Args:
+    ///     tag: The tag, a str.
+    ///     soft: If true, the entries become stale instead: only callers that accept stale entries
+    ///         get them.
+    ///
+    /// Raises:
+    ///     InvalidTag: `tag` is not a str, or is empty or longer than 255 bytes.
+    ///     LockTimeout: A live process held the lock for longer than `lock_timeout`.
+    ///     CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
+    ///
+    /// Example:
+    ///     >>> cache.set("user:42", "Ada", tags=["users"])
+    ///     >>> cache.evict(tag="users")
+    ///     >>> cache.get("user:42") is None
+    ///     True
+    #[pyo3(signature = (*, tag, soft=false))]
+    fn evict(&self, py: Python<'_>, tag: &Bound<'_, PyAny>, soft: bool) -> PyResult<()> {
+        let opened = self.opened()?;
+        let tag = terms::tag_of(tag)?;
+        opened.cache.evict(&tag, soft).map_err(|error| opened.refused(py, error))
+    }
+
+    // Leases and eras: see `tuckbox.contract`.
+
+    fn _begin<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        force: bool,
+    ) -> Quick<leases::Begun<'py>> {
+        leases::begin(self, py, key, force)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn _finish(
+        &self,
+        py: Python<'_>,
+        token: &Bound<'_, Lease>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        ttl: Option<&Bound<'_, PyAny>>,
+        stale: Option<&Bound<'_, PyAny>>,
+        tags: &Bound<'_, PyAny>,
+        made_s: Option<f64>,
+    ) -> PyResult<bool> {
+        leases::finish(self, py, token.get(), key, value, ttl, stale, tags, made_s)
+    }
+
+    // May be called of a closed handle, because the lease has one of its own.
+    #[staticmethod]
+    fn _abandon(token: &Bound<'_, Lease>) {
+        token.get().abandon();
+    }
+
+    fn _wait_made(&self, py: Python<'_>, key: &Bound<'_, PyAny>, timeout_s: f64) -> PyResult<bool> {
+        leases::wait_made(self, py, key, timeout_s)
+    }
+
+    /// Become a namespace of another cache or namespace, whose handle it shares.
+    fn _join(&self, parent: &Bound<'_, Core>, name: &str) -> PyResult<()> {
+        let opened = parent.get().not_closed()?.within(name);
+        self.opened.set(opened).map_err(|_| already_open())
+    }
+
+    /// Return the era of a namespace of this cache or namespace.
+    fn _era(&self, py: Python<'_>, name: &str) -> PyResult<u64> {
+        let opened = self.opened()?;
+        let space = opened.within(name).space.unwrap_or_default();
+        opened.cache.era(space.name()).map_err(|error| opened.refused(py, error))
+    }
+
+    /// Give a namespace an era that it never had, and return that.
+    fn _advance_era(&self, py: Python<'_>, name: &str) -> PyResult<u64> {
+        let opened = self.opened()?;
+        let space = opened.within(name).space.unwrap_or_default();
+        opened.cache.advance_era(space.name()).map_err(|error| opened.refused(py, error))
     }
 
     /// Give the file other settings; None keeps the present one, `max_entries=0` means no limit.
@@ -775,6 +1011,19 @@ impl Core {
         Ok(self.opened()?.rights.group)
     }
 
+    /// What stores values that are not plain.
+    #[getter]
+    fn _objects(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let objects = self.opened()?.objects.as_deref();
+        Ok(objects.map(|objects| objects.object().clone_ref(py)))
+    }
+
+    // For the garbage collector: a codec may refer to the cache.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let objects = self.opened.get().and_then(|opened| opened.objects.as_deref());
+        objects.map_or(Ok(()), |objects| objects.traverse(&visit))
+    }
+
     /// The path at which other processes can open this private cache while this process lives.
     #[getter]
     fn _shown(&self) -> PyResult<Option<PathBuf>> {
@@ -787,6 +1036,22 @@ impl Core {
 }
 
 impl Core {
+    fn store_on(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        given: &OwnedTerms,
+        condition: Condition<'_>,
+    ) -> Quick<bool> {
+        let opened = self.opened()?;
+        let bytes = opened.key(py, key)?;
+        given.with(condition, |terms| {
+            let bytes = bytes.bytes();
+            opened.store(py, key, bytes, value, |cache, value| cache.store(bytes, value, terms))
+        })
+    }
+
     fn add_to(
         &self,
         py: Python<'_>,
@@ -796,7 +1061,7 @@ impl Core {
         ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<i64> {
         let opened = self.opened()?;
-        let bytes = keys::encode(key)?;
+        let bytes = opened.key(py, key)?;
         let ttl = ttl::parse(ttl)?;
         opened
             .cache

@@ -41,6 +41,7 @@ pub mod classes {
     import_exception!(tuckbox.errors, ValueTypeError);
     import_exception!(tuckbox.errors, ValueTooLarge);
     import_exception!(tuckbox.errors, EntryCorrupt);
+    import_exception!(tuckbox.errors, EntryRefused);
     import_exception!(tuckbox.errors, NotAnInteger);
     import_exception!(tuckbox.errors, IntegerOverflow);
     import_exception!(tuckbox.errors, InvalidTTL);
@@ -49,7 +50,11 @@ pub mod classes {
     import_exception!(tuckbox.errors, InvalidFavour);
     import_exception!(tuckbox.errors, InvalidAfterPowerCut);
     import_exception!(tuckbox.errors, InvalidLockTimeout);
+    import_exception!(tuckbox.errors, InvalidArgument);
+    import_exception!(tuckbox.errors, InvalidTag);
     import_exception!(tuckbox.errors, InvalidVersion);
+    import_exception!(tuckbox.brief, WouldBlock);
+    import_exception!(tuckbox.brief, Locked);
 }
 
 use classes::*;
@@ -240,6 +245,8 @@ fn convert_arena(
         }
         ArenaError::TooManyFiles { .. } => TooManyCaches::new_err((none, message, text(own))),
         ArenaError::LockTimeout { .. } => LockTimeout::new_err(message),
+        ArenaError::WouldBlock { is_locked: true } => Locked::new_err(message),
+        ArenaError::WouldBlock { is_locked: false } => WouldBlock::new_err(message),
         // The waiter set the exception of the signal handler as the current exception.
         ArenaError::Interrupted => {
             PyErr::take(py).unwrap_or_else(|| TuckboxError::new_err(message))

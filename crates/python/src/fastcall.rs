@@ -20,6 +20,9 @@ use crate::names as messages;
 /// An argument; `None` if it was not given.
 pub type Argument<'a, 'py> = Option<Borrowed<'a, 'py, PyAny>>;
 
+/// Most parameters of a method that can only be given by name.
+pub const BY_NAME_MAX: usize = 4;
+
 /// A method of the class `C` with `N` parameters, which can be given by position or by name.
 pub trait Method<C, const N: usize> {
     /// Its name.
@@ -30,6 +33,8 @@ pub trait Method<C, const N: usize> {
     const PARAMETERS: [&'static str; N];
     /// How many are required. Their arguments are never `None`.
     const REQUIRED: usize;
+    /// Further parameters, which can only be given by name.
+    const BY_NAME: &'static [&'static str] = &[];
 
     /// Runs the method.
     fn call<'py>(
@@ -37,6 +42,17 @@ pub trait Method<C, const N: usize> {
         this: &C,
         arguments: [Argument<'_, 'py>; N],
     ) -> Quick<Bound<'py, PyAny>>;
+
+    /// As [`Method::call`], with at least one of [`Method::BY_NAME`].
+    #[cold]
+    fn call_by_name<'py>(
+        py: Python<'py>,
+        this: &C,
+        arguments: [Argument<'_, 'py>; N],
+        _by_name: [Argument<'_, 'py>; BY_NAME_MAX],
+    ) -> Quick<Bound<'py, PyAny>> {
+        Self::call(py, this, arguments)
+    }
 }
 
 /// Adds a method to a class.
@@ -86,8 +102,14 @@ where
         let this = unsafe { Borrowed::from_ptr(py, this).cast_unchecked::<C>() };
         let given = positional_count as usize;
         let arguments = if given > N || given < M::REQUIRED || !names.is_null() {
+            let mut by_name = [None; BY_NAME_MAX];
             // SAFETY: as the caller promises.
-            unsafe { match_names::<C, M, N>(py, positional, given, names)? }
+            let arguments =
+                unsafe { match_names::<C, M, N>(py, positional, given, names, &mut by_name)? };
+            if by_name.iter().any(Option::is_some) {
+                return M::call_by_name(py, this.get(), arguments, by_name);
+            }
+            arguments
         } else {
             std::array::from_fn(|index| {
                 // SAFETY: one of the `positional_count` objects, alive during the call.
@@ -126,6 +148,7 @@ unsafe fn match_names<'a, 'py, C: PyClass, M: Method<C, N>, const N: usize>(
     positional: *const *mut ffi::PyObject,
     given: usize,
     names: *mut ffi::PyObject,
+    by_name: &mut [Argument<'a, 'py>; BY_NAME_MAX],
 ) -> PyResult<[Argument<'a, 'py>; N]> {
     let mut arguments: [Argument<'a, 'py>; N] = [None; N];
     let method = M::NAME.to_string_lossy();
@@ -146,17 +169,22 @@ unsafe fn match_names<'a, 'py, C: PyClass, M: Method<C, N>, const N: usize>(
         for (index, name) in names.iter_borrowed().enumerate() {
             let name = name.cast::<PyString>()?;
             let text = name.to_str()?;
-            let Some(place) = M::PARAMETERS.iter().position(|parameter| *parameter == text) else {
-                return Err(messages::unexpected(&py.get_type::<C>(), &method, text));
+            let place_in = |all: &[&str]| all.iter().position(|parameter| *parameter == text);
+            let argument = match (place_in(&M::PARAMETERS), place_in(M::BY_NAME)) {
+                (Some(place), _) => &mut arguments[place],
+                (None, Some(place)) => &mut by_name[place],
+                (None, None) => {
+                    return Err(messages::unexpected(&py.get_type::<C>(), &method, text));
+                }
             };
-            if arguments[place].is_some() {
+            if argument.is_some() {
                 return Err(PyTypeError::new_err(format!(
                     "{method}() got multiple values for argument '{text}'"
                 )));
             }
             // SAFETY: after the positional objects there is one for each name.
             let value = unsafe { Borrowed::from_ptr(py, *positional.add(given + index)) };
-            arguments[place] = Some(value);
+            *argument = Some(value);
         }
     }
     let missing: Vec<String> = (0..M::REQUIRED)

@@ -5,11 +5,13 @@ use std::ffi::CStr;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use tuckbox_engine::Condition;
 
 use crate::core::Core;
 use crate::errors::Quick;
-use crate::fastcall::{self, Argument, Method};
-use crate::{keys, ttl};
+use crate::fastcall::{self, Argument, Method, BY_NAME_MAX};
+use crate::terms::OwnedTerms;
+use crate::{explain, keys, ttl};
 
 /// `Core.get`.
 struct Get;
@@ -45,8 +47,8 @@ impl Method<Core, 2> for Get {
         let key = key.ok_or_else(not_given)?;
         let opened = core.opened()?;
         let found = match keys::plain(&key) {
-            Some(text) => opened.read(py, &key, text.as_bytes()),
-            None => opened.read_other(py, &key),
+            Some(text) if opened.space.is_none() => opened.read(py, &key, text.as_bytes()),
+            _ => opened.read_other(py, &key),
         };
         match found? {
             Some(value) => Ok(value),
@@ -60,17 +62,22 @@ struct Set;
 
 impl Method<Core, 3> for Set {
     const NAME: &'static CStr = c"set";
-    const DOC: &'static CStr = c"set($self, key, value, ttl=None)\n--\n\n\
+    const BY_NAME: &'static [&'static str] = &["tags", "stale", "keep_ttl"];
+    const DOC: &'static CStr = c"set($self, key, value, ttl=None, *, tags=(), stale=None, keep_ttl=False)\n--\n\n\
         Store `value` under `key`, replacing any old value.\n\n\
         Args:\n    \
             key: A str, bytes, int, or a tuple of these.\n    \
             value: An object of one of the types listed in `tuckbox.Cache`.\n    \
             ttl: Seconds, text such as \"5m\", or a timedelta; None never expires, 0 expires at\n        \
-                once.\n\n\
+                once.\n    \
+            tags: Names for `evict`, each a str.\n    \
+            stale: How long the entry is kept stale after its ttl, as ``ttl``; None is not at all.\n    \
+            keep_ttl: If true, a present entry keeps its expiry, and ``ttl`` is for a new one.\n\n\
         Raises:\n    \
             KeyTypeError, KeyTooLong: The key is invalid.\n    \
             ValueTypeError, ValueTooLarge: The value cannot be stored.\n    \
-            InvalidTTL: `ttl` is not a length of time.\n    \
+            InvalidTTL: `ttl` or `stale` is not a length of time.\n    \
+            InvalidTag: `tags` is not an iterable of str, or one is empty or longer than 255 bytes.\n    \
             CacheFull: There is no room, even after eviction.\n    \
             LockTimeout: A live process held the lock for longer than `lock_timeout`.\n    \
             CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.\n    \
@@ -79,7 +86,11 @@ impl Method<Core, 3> for Set {
         Example:\n    \
             >>> cache.set(\"user:42\", {\"name\": \"Ada\"}, ttl=300)\n    \
             >>> cache.get_entry(\"user:42\").value\n    \
-            {'name': 'Ada'}\n";
+            {'name': 'Ada'}\n    \
+            >>> cache.set(\"user:42\", {\"name\": \"Ada\"}, tags=[\"users\"])\n    \
+            >>> cache.evict(tag=\"users\")\n    \
+            >>> \"user:42\" in cache\n    \
+            False\n";
     const PARAMETERS: [&'static str; 3] = ["key", "value", "ttl"];
     const REQUIRED: usize = 2;
 
@@ -90,11 +101,30 @@ impl Method<Core, 3> for Set {
         [key, value, ttl]: [Argument<'_, 'py>; 3],
     ) -> Quick<Bound<'py, PyAny>> {
         let (key, value) = (key.ok_or_else(not_given)?, value.ok_or_else(not_given)?);
-        let bytes = keys::encode(&key)?;
+        let opened = core.opened()?;
+        let bytes = opened.key(py, &key)?;
         let ttl = ttl.filter(|ttl| !ttl.is_none());
         let ttl = ttl::parse(ttl.as_deref())?;
+        let bytes = bytes.bytes();
+        opened.store(py, &key, bytes, &value, |cache, value| cache.set(bytes, value, ttl))?;
+        Ok(py.None().into_bound(py))
+    }
+
+    fn call_by_name<'py>(
+        py: Python<'py>,
+        core: &Core,
+        [key, value, ttl]: [Argument<'_, 'py>; 3],
+        [tags, stale, keep_ttl, _]: [Argument<'_, 'py>; BY_NAME_MAX],
+    ) -> Quick<Bound<'py, PyAny>> {
+        let (key, value) = (key.ok_or_else(not_given)?, value.ok_or_else(not_given)?);
         let opened = core.opened()?;
-        opened.store(py, &key, &value, |cache, value| cache.set(bytes.bytes(), value, ttl))?;
+        let bytes = opened.key(py, &key)?;
+        let ttl = ttl::parse(ttl.filter(|ttl| !ttl.is_none()).as_deref())?;
+        let given = OwnedTerms::new(ttl, tags.as_deref(), stale.as_deref(), keep_ttl.as_deref())?;
+        given.with(Condition::Always, |terms| {
+            let bytes = bytes.bytes();
+            opened.store(py, &key, bytes, &value, |cache, value| cache.store(bytes, value, terms))
+        })?;
         Ok(py.None().into_bound(py))
     }
 }
@@ -104,11 +134,28 @@ fn not_given() -> PyErr {
     PyRuntimeError::new_err("a required argument was not given")
 }
 
-/// Adds `get` and `set` to the class.
+/// The other methods with arguments that other caches may call differently.
+const EXPLAINED: [&str; 12] = [
+    "add",
+    "replace",
+    "cas",
+    "delete",
+    "pop",
+    "touch",
+    "get_and_touch",
+    "incr",
+    "decr",
+    "set_many",
+    "get_entry",
+    "evict",
+];
+
+/// Adds `get` and `set` to the class, and advice to other methods.
 ///
 /// # Errors
 /// Exceptions of Python.
 pub fn install_methods(py: Python<'_>) -> PyResult<()> {
     fastcall::install::<Core, Get, 2>(py)?;
-    fastcall::install::<Core, Set, 3>(py)
+    fastcall::install::<Core, Set, 3>(py)?;
+    explain::explain::<Core>(py, &EXPLAINED)
 }

@@ -27,7 +27,8 @@ fn encoded<'py>(
     value: &Bound<'py, PyAny>,
 ) -> PyResult<(u8, Bound<'py, PyBytes>)> {
     let mut bytes = Vec::new();
-    codec::encode(value, core.get().opened()?.rules(), &mut bytes)
+    let opened = core.get().opened()?;
+    codec::encode_whole(value, opened.rules(), opened.entry(b"key"), &mut bytes)
         .map_err(|refusal| refusal.raised(core.py(), None))?;
     Ok((bytes[0], PyBytes::new(core.py(), &bytes[1..])))
 }

@@ -4,11 +4,15 @@
 //! about caching.
 //!
 //! - `core`: the methods of `Cache`; [`get_set`]: `get` and `set`; [`many`]: those on many keys
+//! - [`terms`]: how a value is stored; [`spaces`]: keys in namespaces
 //! - [`keys`]: keys to bytes and back; [`codec`]: values to bytes and back
+//! - [`leases`]: who makes a value
+//! - [`objects`]: what stores values that are not plain
 //! - [`numbers`]: numbers of other libraries; [`advice`]: what to do about other types
 //! - [`errors`]: engine errors to exceptions
 //! - [`opened`]: when the GIL is released; [`waiter`]: how
 //! - `hooks`: functions for tests, in builds with that feature
+//! - [`explain`]: advice in errors of other methods
 //! - [`fastcall`]: how CPython calls `get` and `set`; [`text`]: the characters of a `str`
 
 #![deny(unsafe_code)]
@@ -20,19 +24,26 @@ mod codec;
 mod core;
 mod errors;
 #[allow(unsafe_code)]
+mod explain;
+#[allow(unsafe_code)]
 mod fastcall;
 mod get_set;
 #[cfg(feature = "hooks")]
 mod hooks;
 mod keys;
+mod leases;
 mod many;
 mod names;
 mod numbers;
+mod objects;
 mod opened;
+#[allow(unsafe_code)]
 mod output_buffer;
 mod reports;
 mod scan;
 mod scratch;
+mod spaces;
+mod terms;
 #[allow(unsafe_code)]
 mod text;
 mod ttl;
@@ -53,6 +64,8 @@ mod _engine {
     use super::core::Core;
     #[pymodule_export]
     use super::scan::Scan;
+    #[pymodule_export]
+    use super::waiter::{briefly, is_brief};
     #[pymodule_export]
     #[allow(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");

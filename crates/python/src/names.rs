@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyInt, PyType};
+use pyo3::types::{PyBytes, PyInt, PyType};
 
 /// The longest text that stands for an object.
 const LENGTH_MAX: usize = 60;
@@ -68,20 +68,4 @@ pub fn unexpected(class: &Bound<'_, PyType>, method: &str, parameter: &str) -> P
         function.call1((class.getattr(method)?, parameter))?.extract::<String>()
     };
     message().map_or_else(|error| error, PyTypeError::new_err)
-}
-
-/// Refuses the keyword arguments that a method does not have. Not for operations on one key: a call
-/// of a method with `**others` takes 370 instructions more.
-///
-/// # Errors
-/// `TypeError` if there are any.
-pub fn refuse<C: pyo3::PyClass>(method: &str, others: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
-    let Some(others) = others else { return Ok(()) };
-    match others.iter().next() {
-        Some((name, _)) => {
-            let class = others.py().get_type::<C>();
-            Err(unexpected(&class, method, &name.extract::<String>()?))
-        }
-        None => Ok(()),
-    }
 }

@@ -1,27 +1,37 @@
 //! The open handle behind a `Core`: reads and writes, with conversion and errors.
 //!
 //! Decides when the GIL is released: while a file is opened, during operations on all entries, and
-//! while a large value is written. A `get` never releases it.
+//! while a value longer than [`BRIEF_BYTES`] is written.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use pyo3::prelude::*;
-use tuckbox_engine::{ArenaError, Config, Error, Handle, Place, Rights, Settings, Value};
+use tuckbox_engine::{
+    ArenaError, Config, Error, Handle, Place, Rights, Settings, Value, BRIEF_BYTES,
+};
 
+use crate::codec::Stored;
 use crate::errors::{self, classes, Quick};
+use crate::keys::Key;
+use crate::objects::{Entry, Objects, Takes};
 use crate::output_buffer::BytesOutput;
 use crate::scratch::{self, Kept, Used};
+use crate::spaces::Space;
 use crate::{codec, keys, names, waiter};
-
-/// Larger values are written without the GIL.
-const DETACHED_BYTES: usize = 128 << 10;
 
 /// A cache that was opened. After it is closed, the engine refuses every operation.
 pub struct Opened {
-    /// The engine's handle.
-    pub cache: Handle,
+    /// The engine's handle. Namespaces share it.
+    pub cache: Arc<Handle>,
+    /// The namespace of all keys, if any.
+    pub space: Option<Space>,
     /// Whether numbers of other libraries are refused.
     pub is_exact: bool,
+    /// What stores values that are not plain.
+    pub objects: Option<Arc<Objects>>,
+    /// Shorter plain values are stored at once: with the GIL, as they are.
+    pub direct_bytes: usize,
     /// A path, or a private cache.
     pub place: Place,
     /// The group that shares the file, and whether the handle is read-only.
@@ -43,6 +53,7 @@ impl Opened {
         config: &Config,
         lock_timeout_s: f64,
         is_exact: bool,
+        objects: Option<Objects>,
     ) -> PyResult<Opened> {
         let rights = config.rights;
         let opened = waiter::detached(py, || Handle::open(place.clone(), config.clone()));
@@ -58,7 +69,81 @@ impl Opened {
             }
             changed => changed.err().map(|error| error.to_string()),
         };
-        Ok(Opened { cache, is_exact, place, rights, lock_timeout_s, refusal })
+        let (takes, compress_min_bytes) = objects
+            .as_ref()
+            .map_or((Takes::Nothing, usize::MAX), |own| (own.takes, own.compress_min_bytes));
+        let is_exact = is_exact || takes != Takes::Nothing;
+        let direct_bytes = match takes {
+            Takes::Everything => 0,
+            _ => compress_min_bytes.min(BRIEF_BYTES + 1),
+        };
+        Ok(Opened {
+            cache: Arc::new(cache),
+            space: None,
+            is_exact,
+            objects: objects.map(Arc::new),
+            direct_bytes,
+            place,
+            rights,
+            lock_timeout_s,
+            refusal,
+        })
+    }
+
+    /// The same handle, with all keys in a namespace of this one.
+    pub fn within(&self, name: &str) -> Opened {
+        Opened {
+            cache: Arc::clone(&self.cache),
+            space: Some(self.space.clone().unwrap_or_default().within(name)),
+            objects: self.objects.clone(),
+            place: self.place.clone(),
+            refusal: self.refusal.clone(),
+            ..*self
+        }
+    }
+
+    /// Encodes a key to store.
+    ///
+    /// # Errors
+    /// As [`keys::encode`].
+    #[inline(always)]
+    pub fn key<'a>(&self, py: Python<'_>, key: &'a Bound<'_, PyAny>) -> Quick<Key<'a>> {
+        let encoded = keys::encode(key)?;
+        match &self.space {
+            None => Ok(encoded),
+            Some(space) => self.in_space(py, space, &encoded),
+        }
+    }
+
+    /// Encodes a key to look up.
+    ///
+    /// # Errors
+    /// As [`keys::encode_lookup`].
+    #[inline(always)]
+    pub fn lookup_key<'a>(&self, py: Python<'_>, key: &'a Bound<'_, PyAny>) -> Quick<Key<'a>> {
+        let encoded = keys::encode_lookup(key)?;
+        match &self.space {
+            None => Ok(encoded),
+            Some(space) => self.in_space(py, space, &encoded),
+        }
+    }
+
+    #[inline(never)]
+    fn in_space<'a>(&self, py: Python<'_>, space: &Space, key: &Key<'_>) -> Quick<Key<'a>> {
+        let bytes = key.bytes();
+        let mut all =
+            space.prefix(&self.cache, bytes.len()).map_err(|error| self.refused(py, error))?;
+        all.extend_from_slice(bytes);
+        Ok(Key::Long(all))
+    }
+
+    /// What all keys begin with now; empty without a namespace.
+    ///
+    /// # Errors
+    /// The cache is closed or lost.
+    pub fn prefix(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
+        let prefix = self.space.as_ref().map(|space| space.prefix(&self.cache, 0));
+        prefix.transpose().map(Option::unwrap_or_default).map_err(|error| self.refused(py, error))
     }
 
     /// The longest value that the cache can hold, in bytes.
@@ -92,8 +177,27 @@ impl Opened {
     }
 
     /// What the cache accepts as a value.
-    pub fn rules(&self) -> codec::Rules {
-        codec::Rules { bytes_max: self.value_bytes_max(), is_exact: self.is_exact }
+    pub fn rules(&self) -> codec::Rules<'_> {
+        let objects = self.objects.as_deref();
+        codec::Rules { bytes_max: self.value_bytes_max(), is_exact: self.is_exact, objects }
+    }
+
+    /// The entry of a key, for values that are not plain.
+    pub fn entry<'a>(&'a self, key: &'a [u8]) -> Entry<'a> {
+        Entry { objects: self.objects.as_deref(), cache: &self.cache, key }
+    }
+
+    /// Decodes the value of a key. An `EntryCorrupt` names the key, `object`.
+    #[inline(always)]
+    pub fn decoded<'py>(
+        &self,
+        py: Python<'py>,
+        object: &Bound<'_, PyAny>,
+        key: &[u8],
+        value: Value<'_>,
+    ) -> Quick<Bound<'py, PyAny>> {
+        codec::decode(py, value, || self.entry(key))
+            .map_err(|raised| with_key(py, raised.into(), object).into())
     }
 
     /// Reads the value of a key. `object` is the key as a Python object, for messages.
@@ -114,7 +218,7 @@ impl Opened {
         py: Python<'py>,
         object: &Bound<'_, PyAny>,
     ) -> Quick<Option<Bound<'py, PyAny>>> {
-        self.read(py, object, keys::encode_lookup(object)?.bytes())
+        self.read(py, object, self.lookup_key(py, object)?.bytes())
     }
 
     #[inline(never)]
@@ -135,7 +239,7 @@ impl Opened {
             }
             Ok(Some(entry)) => {
                 let read_bytes = entry.value.len();
-                Used { result: decoded(py, object, entry.value).map(Some), read_bytes }
+                Used { result: self.decoded(py, object, key, entry.value).map(Some), read_bytes }
             }
             Ok(None) => Used { result: Ok(None), read_bytes: 0 },
             Err(error) => {
@@ -152,33 +256,99 @@ impl Opened {
         len_bytes: usize,
         operation: impl FnOnce(&Handle) -> tuckbox_engine::Result<T> + Send,
     ) -> tuckbox_engine::Result<T> {
-        if len_bytes > DETACHED_BYTES {
-            waiter::detached(py, || operation(&self.cache))
+        if len_bytes > BRIEF_BYTES {
+            self.write_large(py, operation)
         } else {
             operation(&self.cache)
         }
     }
 
-    /// Encodes a value, and runs an operation that writes it. `key` is for messages.
+    #[cold]
+    #[inline(never)]
+    fn write_large<T: Send>(
+        &self,
+        py: Python<'_>,
+        operation: impl FnOnce(&Handle) -> tuckbox_engine::Result<T> + Send,
+    ) -> tuckbox_engine::Result<T> {
+        refuse_if_brief()?;
+        waiter::detached(py, || operation(&self.cache))
+    }
+
+    /// Encodes a value, and runs an operation that writes it under the encoded `key`. `object` is
+    /// the key for messages.
     #[inline(always)]
     pub fn store<T: Send>(
         &self,
         py: Python<'_>,
-        key: &Bound<'_, PyAny>,
+        object: &Bound<'_, PyAny>,
+        key: &[u8],
         value: &Bound<'_, PyAny>,
-        operation: impl FnOnce(&Handle, Value<'_>) -> tuckbox_engine::Result<T> + Send,
+        operation: impl Fn(&Handle, Value<'_>) -> tuckbox_engine::Result<T> + Send + Sync,
     ) -> Quick<T> {
         match codec::encode_plain(value) {
-            Some(value) => self
-                .write(py, value.len(), |cache| operation(cache, value))
-                .map_err(|error| self.refused_entry(py, error, key).into()),
-            None => scratch::with_bytes(|bytes| {
-                let value = codec::encode(value, self.rules(), bytes)
-                    .map_err(|refusal| refusal.raised(py, Some(key)))?;
-                self.write(py, value.len(), |cache| operation(cache, value))
-                    .map_err(|error| self.refused_entry(py, error, key).into())
-            }),
+            Some(value) if value.len() < self.direct_bytes => operation(&self.cache, value)
+                .map_err(|error| self.refused_entry(py, error, object).into()),
+            _ => self.store_other(py, object, key, value, &operation),
         }
+    }
+
+    /// As [`Opened::store`], for long values, and those that have to be encoded.
+    #[inline(never)]
+    fn store_other<T: Send>(
+        &self,
+        py: Python<'_>,
+        object: &Bound<'_, PyAny>,
+        key: &[u8],
+        value: &Bound<'_, PyAny>,
+        operation: &(impl Fn(&Handle, Value<'_>) -> tuckbox_engine::Result<T> + Send + Sync),
+    ) -> Quick<T> {
+        scratch::with_bytes(|bytes| loop {
+            let id = self.objects.as_ref().map(|_| self.cache.latest().id());
+            let stored = codec::encode_whole(value, self.rules(), self.entry(key), bytes)
+                .map_err(|refusal| refusal.raised(py, Some(object)))?;
+            let (value, is_bound) = match stored {
+                Stored::Plain(value) => (value, false),
+                Stored::Encoded { is_bound } => (codec::encoded(bytes), is_bound),
+            };
+            let done = self
+                .write(py, value.len(), |cache| operation(cache, value))
+                .map_err(|error| self.refused_entry(py, error, object))?;
+            if !is_bound || id == Some(self.cache.latest().id()) {
+                return Ok(done);
+            }
+            // The write went into another file, in which what was stored cannot be read.
+            if !self.removed(py, object, key, value)? {
+                return Ok(done);
+            }
+        })
+    }
+
+    /// Deletes an entry if it has exactly this value; whether it did.
+    #[cold]
+    fn removed(
+        &self,
+        py: Python<'_>,
+        object: &Bound<'_, PyAny>,
+        key: &[u8],
+        value: Value<'_>,
+    ) -> PyResult<bool> {
+        let raised = |error| self.refused_entry(py, error, object);
+        let is_there = scratch::with_buffer(|buffer| Used {
+            result: match self.cache.get(key, buffer) {
+                Ok(entry) => Ok(entry.is_some_and(|entry| entry.value == value)),
+                Err(error) => Err(raised(error)),
+            },
+            read_bytes: 0,
+        });
+        Ok(is_there? && self.cache.delete(key).map_err(raised)?)
+    }
+
+    /// Refuses to wait while this thread's operations must be brief.
+    ///
+    /// # Errors
+    /// `WouldBlock`.
+    pub fn refuse_if_brief(&self, py: Python<'_>) -> PyResult<()> {
+        refuse_if_brief().map_err(|error| self.refused(py, error))
     }
 
     /// Runs a long operation without the GIL.
@@ -187,27 +357,31 @@ impl Opened {
         py: Python<'_>,
         operation: impl FnOnce(&Handle) -> tuckbox_engine::Result<T> + Send,
     ) -> PyResult<T> {
-        waiter::detached(py, || operation(&self.cache)).map_err(|error| self.refused(py, error))
+        refuse_if_brief()
+            .and_then(|()| waiter::detached(py, || operation(&self.cache)))
+            .map_err(|error| self.refused(py, error))
     }
 }
 
-/// Decodes a value. An `EntryCorrupt` names `key`.
-#[inline(always)]
-pub fn decoded<'py>(
-    py: Python<'py>,
-    key: &Bound<'_, PyAny>,
-    value: Value<'_>,
-) -> Quick<Bound<'py, PyAny>> {
-    codec::decode(py, value).map_err(|raised| with_key(py, raised.into(), key).into())
+/// Refuses long work while this thread's operations must be brief.
+#[cold]
+fn refuse_if_brief() -> tuckbox_engine::Result<()> {
+    match waiter::is_brief() {
+        true => Err(ArenaError::WouldBlock { is_locked: false }.into()),
+        false => Ok(()),
+    }
 }
 
+/// Names the key of an entry that cannot be decoded.
 #[cold]
-fn with_key(py: Python<'_>, error: PyErr, key: &Bound<'_, PyAny>) -> PyErr {
+pub fn with_key(py: Python<'_>, error: PyErr, key: &Bound<'_, PyAny>) -> PyErr {
     if !error.is_instance_of::<classes::EntryCorrupt>(py) {
         return error;
     }
     let message = format!("key {}: {}", names::of_object(key), error.value(py));
-    classes::EntryCorrupt::new_err(message)
+    let named = PyErr::from_type(error.get_type(py), (message,));
+    named.set_cause(py, error.cause(py));
+    named
 }
 
 /// The exception for a private cache that cannot be opened in another process.

@@ -2,7 +2,9 @@
 //! object that `get` returns.
 
 use std::any::Any;
+use std::mem::MaybeUninit;
 
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tuckbox_engine::{Error, OutputBuffer};
@@ -34,12 +36,9 @@ impl OutputBuffer for BytesOutput {
     ) -> tuckbox_engine::Result<bool> {
         self.filled = None;
         Python::attach(|py| {
-            let mut is_whole = false;
-            let object = PyBytes::new_with(py, len_bytes, |memory| {
-                is_whole = fill(memory);
-                Ok(())
-            });
-            let object = object.map_err(|_| Error::OutOfMemory { wanted_bytes: len_bytes })?;
+            let made = filled_bytes(py, len_bytes, fill);
+            let (object, is_whole) =
+                made.map_err(|_| Error::OutOfMemory { wanted_bytes: len_bytes })?;
             self.filled = is_whole.then(|| object.unbind());
             Ok(is_whole)
         })
@@ -51,5 +50,31 @@ impl OutputBuffer for BytesOutput {
 
     fn as_any(&mut self) -> &mut dyn Any {
         self
+    }
+}
+
+/// Creates a `bytes` object and has its memory filled; also returns whether that succeeded.
+///
+/// As `PyBytes::new_with`, which however holds the GIL while it clears the memory: other threads
+/// would wait for half a millisecond for each MiB.
+///
+/// # Errors
+/// `MemoryError`.
+fn filled_bytes<'py>(
+    py: Python<'py>,
+    len_bytes: usize,
+    fill: &mut dyn FnMut(&mut [u8]) -> bool,
+) -> PyResult<(Bound<'py, PyBytes>, bool)> {
+    let wanted_bytes = len_bytes.try_into()?;
+    // SAFETY: without a pointer, CPython allocates an object of this length, or returns null. Its
+    // memory is uninitialised, and nobody else has seen it. It is cleared before it is lent as `u8`.
+    unsafe {
+        let made = ffi::PyBytes_FromStringAndSize(std::ptr::null(), wanted_bytes);
+        let object = Bound::from_owned_ptr_or_err(py, made)?.cast_into_unchecked::<PyBytes>();
+        let first = ffi::PyBytes_AsString(made).cast::<MaybeUninit<u8>>();
+        let memory = std::slice::from_raw_parts_mut(first, len_bytes);
+        py.detach(|| memory.fill(MaybeUninit::new(0)));
+        let is_whole = fill(std::slice::from_raw_parts_mut(first.cast(), len_bytes));
+        Ok((object, is_whole))
     }
 }

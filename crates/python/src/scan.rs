@@ -8,8 +8,9 @@ use pyo3::prelude::*;
 use tuckbox_engine::{Error, Item, Walk};
 
 use crate::core::Core;
+use crate::opened::Opened;
 use crate::scratch::{self, Used};
-use crate::{codec, keys, opened};
+use crate::{codec, keys, opened, spaces};
 
 /// The part of an entry that an iterator yields.
 #[derive(Clone, Copy)]
@@ -22,7 +23,7 @@ pub enum Part {
     Item,
 }
 
-/// Iterator over the keys, values or items of a cache, in no particular order.
+/// Iterator over the keys, values or items of a cache or a namespace, in no particular order.
 ///
 /// Yields each entry that exists during the whole iteration exactly once. Entries stored meanwhile
 /// may be missing. Expired entries are skipped.
@@ -30,14 +31,16 @@ pub enum Part {
 pub struct Scan {
     cache: Py<Core>,
     part: Part,
+    /// The tag of all entries, if any.
+    tag: Option<String>,
     // Locked during one step, because threads may share an iterator.
     state: Mutex<Walk>,
 }
 
 impl Scan {
     /// An iterator at the first entry.
-    pub fn new(cache: Py<Core>, part: Part) -> Scan {
-        Scan { cache, part, state: Mutex::new(Walk::default()) }
+    pub fn new(cache: Py<Core>, part: Part, tag: Option<String>) -> Scan {
+        Scan { cache, part, tag, state: Mutex::new(Walk::default()) }
     }
 }
 
@@ -60,26 +63,57 @@ impl Scan {
                 Ok(state) => state,
                 Err(_) => return Used { result: Err(busy()), read_bytes: 0 },
             };
-            let item = match opened.cache.scan_next(&mut state, buffer) {
+            let item = loop {
+                // Another era may have begun.
+                let prefix = match opened.prefix(py) {
+                    Ok(prefix) => prefix,
+                    Err(error) => return Used { result: Err(error), read_bytes: 0 },
+                };
+                match opened.cache.scan_next(&mut state, buffer) {
+                    Ok(Some(item)) if !self.is_wanted(&item, &prefix) => {}
+                    Ok(item) => break Ok(item.map(|item| (prefix.len(), item))),
+                    Err(error) => break Err(core.refused(py, error)),
+                }
+            };
+            let item = match item {
                 Ok(item) => item,
-                Err(error) => return Used { result: Err(core.refused(py, error)), read_bytes: 0 },
+                Err(error) => return Used { result: Err(error), read_bytes: 0 },
             };
             // Decoding may run other Python code, which may call this iterator.
             drop(state);
-            let read_bytes = item.as_ref().map_or(0, |item| item.entry.value.len());
-            Used { result: item.map(|item| self.decoded(py, item)).transpose(), read_bytes }
+            let read_bytes = item.as_ref().map_or(0, |(_, item)| item.entry.value.len());
+            let decoded = |(prefix_len, item)| self.decoded(py, opened, prefix_len, item);
+            Used { result: item.map(decoded).transpose(), read_bytes }
         })
     }
 }
 
 impl Scan {
-    fn decoded<'py>(&self, py: Python<'py>, item: Item<'_>) -> PyResult<Bound<'py, PyAny>> {
+    fn is_wanted(&self, item: &Item<'_>, prefix: &[u8]) -> bool {
+        let has_tag = |tag: &String| { item.tags }.any(|one| one == tag.as_bytes());
+        spaces::own_part(item.key, prefix).is_some() && self.tag.as_ref().is_none_or(has_tag)
+    }
+
+    fn decoded<'py>(
+        &self,
+        py: Python<'py>,
+        opened: &Opened,
+        prefix_len: usize,
+        item: Item<'_>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let own = &item.key[prefix_len..];
         match self.part {
-            Part::Key => keys::decode(py, item.key),
-            Part::Value => Ok(codec::decode(py, item.entry.value)?),
+            Part::Key => keys::decode(py, own),
+            Part::Value => {
+                let value = codec::decode(py, item.entry.value, || opened.entry(item.key));
+                Ok(value.map_err(|raised| match keys::decode(py, own) {
+                    Ok(key) => opened::with_key(py, raised.into(), &key),
+                    Err(_) => raised.into(),
+                })?)
+            }
             Part::Item => {
-                let key = keys::decode(py, item.key)?;
-                let value = codec::decode(py, item.entry.value)?;
+                let key = keys::decode(py, own)?;
+                let value = opened.decoded(py, &key, item.key, item.entry.value)?;
                 Ok((key, value).into_pyobject(py)?.into_any())
             }
         }
@@ -98,7 +132,12 @@ pub fn pop_next<'py>(core: &Core, py: Python<'py>) -> PyResult<Option<Pair<'py>>
     let mut is_from_start = false;
     let none = |result| Used { result, read_bytes: 0 };
     scratch::with_buffer(|buffer| loop {
+        let prefix = match opened.prefix(py) {
+            Ok(prefix) => prefix,
+            Err(error) => return none(Err(error)),
+        };
         let key = match opened.cache.scan_next(&mut state, buffer) {
+            Ok(Some(item)) if spaces::own_part(item.key, &prefix).is_none() => continue,
             Ok(Some(item)) => item.key.to_vec(),
             // The end, or another file.
             Ok(None) | Err(Error::ScanLost { .. }) if !is_from_start => {
@@ -114,8 +153,9 @@ pub fn pop_next<'py>(core: &Core, py: Python<'py>) -> PyResult<Option<Pair<'py>>
                     *kept = take(&mut state);
                 }
                 let read_bytes = entry.value.len();
-                let pair = keys::decode(py, &key).and_then(|key| {
-                    let value = opened::decoded(py, &key, entry.value)?;
+                let bytes = &key;
+                let pair = keys::decode(py, &key[prefix.len()..]).and_then(|key| {
+                    let value = opened.decoded(py, &key, bytes, entry.value)?;
                     Ok(Some((key, value)))
                 });
                 return Used { result: pair, read_bytes };
@@ -123,6 +163,24 @@ pub fn pop_next<'py>(core: &Core, py: Python<'py>) -> PyResult<Option<Pair<'py>>
             // Another thread or process was faster.
             Ok(None) => {}
             Err(error) => return none(Err(opened.refused(py, error))),
+        }
+    })
+}
+
+/// Counts the entries of a namespace.
+pub fn count(core: &Core, py: Python<'_>) -> PyResult<usize> {
+    let opened = core.opened()?;
+    let (mut walk, mut count) = (Walk::default(), 0);
+    scratch::with_buffer(|buffer| loop {
+        let result = opened.prefix(py).and_then(|prefix| {
+            let item = opened.cache.scan_next(&mut walk, buffer);
+            let item = item.map_err(|error| opened.refused(py, error))?;
+            Ok(item.map(|item| spaces::own_part(item.key, &prefix).is_some()))
+        });
+        match result {
+            Ok(Some(is_own)) => count += usize::from(is_own),
+            Ok(None) => return Used { result: Ok(count), read_bytes: 0 },
+            Err(error) => return Used { result: Err(error), read_bytes: 0 },
         }
     })
 }

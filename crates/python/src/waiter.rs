@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 use tuckbox_engine::{Interrupted, Waiter};
 
 /// How often a thread without the GIL checks for signals. Each check takes the GIL, and may have
@@ -14,6 +15,66 @@ thread_local! {
     /// When this thread last checked for signals, if it has released the GIL; `None` if it holds
     /// the GIL.
     static CHECKED: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// See [`Waiter::brief`].
+    static BRIEF: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// Call a function whose cache operations must not wait, for event loops.
+///
+/// An operation in it that meets a lock raises `tuckbox.brief.Locked`. One that would have to
+/// repair, or to copy a value longer than 128 KiB, raises `tuckbox.brief.WouldBlock`. Neither has
+/// changed anything.
+///
+/// Args:
+///     spin_s: For how many seconds an operation may spin for a lock.
+///     function: What to call, with the other arguments.
+///
+/// Returns:
+///     What the function returns.
+///
+/// Raises:
+///     WouldBlock: See above; and whatever the function raises.
+///
+/// Example:
+///     >>> briefly(0.0, cache.set, "user:42", "Ada", ttl=60)
+///     >>> briefly(0.0, cache.get, "user:42")
+///     'Ada'
+#[pyfunction]
+#[pyo3(signature = (spin_s, function, /, *args, **kwargs))]
+pub fn briefly<'py>(
+    spin_s: f64,
+    function: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    struct Restored(Option<Duration>);
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            BRIEF.set(self.0);
+        }
+    }
+    let spin_for = Duration::try_from_secs_f64(spin_s).unwrap_or_default();
+    let _restored = Restored(BRIEF.replace(Some(spin_for)));
+    function.call(args, kwargs)
+}
+
+/// Return whether the operations of this thread must be brief now.
+///
+/// Returns:
+///     True inside of a call of `briefly`.
+///
+/// Example:
+///     >>> is_brief(), briefly(0.0, is_brief)
+///     (False, True)
+#[pyfunction]
+pub fn is_brief() -> bool {
+    BRIEF.get().is_some()
+}
+
+/// Lets other Python threads run, in the middle of long work that needs the GIL.
+#[cold]
+pub fn let_others_run(py: Python<'_>) {
+    py.detach(|| ());
 }
 
 /// Runs an operation without the GIL.
@@ -30,6 +91,10 @@ pub fn detached<T: Send>(py: Python<'_>, operation: impl FnOnce() -> T + Send) -
 pub struct PythonWaiter;
 
 impl Waiter for PythonWaiter {
+    fn brief(&self) -> Option<Duration> {
+        BRIEF.get()
+    }
+
     fn run(&self, work: &mut (dyn FnMut() + Send)) -> Result<(), Interrupted> {
         let Some(checked) = CHECKED.get() else {
             return Python::attach(|py| {

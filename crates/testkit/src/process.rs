@@ -176,6 +176,22 @@ pub fn describe_threads(id: u32) -> String {
         .collect()
 }
 
+/// Runs `work` in a forked child, and waits for its end. Whether it returned true there.
+pub fn is_true_in_child(work: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child continues with this thread alone, and work uses nothing of the others.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "cannot fork");
+    if child == 0 {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        // SAFETY: the call takes no memory and ends the process at once.
+        unsafe { libc::_exit(i32::from(!result.unwrap_or(false))) };
+    }
+    let mut status = 0;
+    // SAFETY: the status outlives the call, which fills it in; the child is ours.
+    unsafe { libc::waitpid(child, &mut status, 0) };
+    status == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

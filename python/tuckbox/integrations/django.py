@@ -12,7 +12,7 @@ import os
 import random
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Callable, Optional, TypeVar, Union, cast
 
@@ -28,7 +28,9 @@ from django.core.cache.backends.base import (
     default_key_func,
 )
 
+from tuckbox.brief import Locked, WouldBlock, briefly, refuse_if_brief
 from tuckbox.cache import Cache
+from tuckbox.calls import SPIN_S, resumed
 from tuckbox.errors import (
     CacheClosed,
     CacheLost,
@@ -41,11 +43,10 @@ from tuckbox.errors import (
     ValueTypeError,
 )
 from tuckbox.integrations.django_checks import RUN_AS_THEM, check_cache, twins
-from tuckbox.integrations.django_failures import FAILURES, not_found, operation
-from tuckbox.integrations.django_settings import Configuration, envelopes, read_settings
+from tuckbox.integrations.django_failures import FAILURES, failed, not_found, operation
+from tuckbox.integrations.django_settings import Configuration, read_settings
 from tuckbox.integrations.django_testing import current_test_process
-from tuckbox.integrations.envelopes import EnvelopeRejected
-from tuckbox.integrations.handles import OpenOptions, reopened, shared
+from tuckbox.integrations.handles import reopened, shared
 from tuckbox.keys import Key
 from tuckbox.places import make_private
 from tuckbox.results import Entry
@@ -54,21 +55,13 @@ __all__ = ["TuckboxCache", "TuckboxConfig"]
 
 _R = TypeVar("_R")
 
-# How long an event loop may wait for a lock.
-_LOOP_LOCK_TIMEOUT_S = 0.02
 # The methods with an asynchronous version below.
 _SYNC_METHODS = frozenset({"add", "delete", "get", "has_key", "incr", "set", "set_many", "touch"})
 _KEY_METHODS = frozenset({"make_key", "validate_key"})
 _KEY_PARTS = frozenset({"key_prefix", "version", "key_func"}) | _KEY_METHODS
-# None is a valid value.
-_MISSING = object()
 
 _log = logging.getLogger(__name__)
 _backends: weakref.WeakSet[TuckboxCache] = weakref.WeakSet()
-
-
-class _WouldBlock(Exception):
-    """An operation on the event loop must continue in a thread. Nothing was changed."""
 
 
 class _Unopened:
@@ -100,9 +93,10 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
     All processes of a project that run as the same user share the cache. ``docs/guide/django.md``
     describes the settings.
 
-    Plain values (see `tuckbox.Cache`) are stored directly. Other objects are pickled and signed
-    with a key derived from SECRET_KEY, and only unpickled if the signature matches the entry. An
-    entry that cannot be read is a miss: it is removed, and a warning is logged.
+    Plain values and objects of registered types (see `tuckbox.Cache`) are stored without pickle.
+    Others are pickled and signed with a secret derived from SECRET_KEY, and only unpickled if the
+    signature matches the entry. An entry that cannot be read is a miss: it is removed, and a
+    warning is logged.
 
     If the cache fails (LockTimeout, ValueTooLarge, KeyTooLong or a CacheFileError), the operation
     logs an error and behaves as if there were no entry; with ``on_error`` "raise" it raises the
@@ -142,7 +136,6 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         # Replaces Django's default of 300: there is no limit unless one is set.
         self._max_entries = configuration.max_entries
         self._cull_frequency = configuration.cull_frequency
-        self._pickles = configuration.pickles
         self._raises = configuration.raises
         self.configuration = configuration
         self._open_options = configuration.open_options
@@ -230,7 +223,6 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
 
     def _forget(self) -> None:
         self._cache = cast("Cache", _Unopened(self._opened))
-        self.__dict__.pop("_loop_cache", None)
 
     # Reading.
 
@@ -243,12 +235,9 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """
         cache_key = self.make_and_validate_key(key, version)
         try:
-            value = self._cache.get(cache_key, default)
+            return self._cache.get(cache_key, default)
         except EntryCorrupt as damage:
             return self._remove_unreadable(cache_key, damage, default)
-        if type(value) is bytearray and value is not default:
-            return self._unwrapped(cache_key, value, default)
-        return value
 
     @operation
     def get_many(self, keys: Iterable[Any], version: Any = None) -> dict[Any, Any]:
@@ -259,14 +248,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         except EntryCorrupt:
             # One key at a time, so that the other values are still found.
             return dict(super().get_many([key for key, _ in pairs], version))
-        values = {}
-        for key, cache_key in pairs:
-            value = found.get(cache_key, _MISSING)
-            if type(value) is bytearray:
-                value = self._unwrapped(cache_key, value, _MISSING)
-            if value is not _MISSING:
-                values[key] = value
-        return values
+        return {key: found[cache_key] for key, cache_key in pairs if cache_key in found}
 
     @operation
     def has_key(self, key: Any, version: Any = None) -> bool:
@@ -286,7 +268,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
             Exception: Raised by pickling. The old value is kept.
         """
         try:
-            self._set(self._cache, key, value, timeout, version)
+            self._set(key, value, timeout, version)
         except ValueTooLarge:
             if not self._raises:
                 # The old value must not be taken for the new one.
@@ -299,12 +281,12 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: Any = None
     ) -> bool:
         """Store ``value`` if ``key`` has none; return whether it was stored. Raises as `set`."""
-        return self._add(self._cache, key, value, timeout, version)
+        return self._add(key, value, timeout, version)
 
     @operation
     def touch(self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: Any = None) -> bool:
         """Give ``key`` a new timeout; return whether it has a value. Raises as `set`."""
-        return self._touch(self._cache, key, timeout, version)
+        return self._touch(key, timeout, version)
 
     @operation
     def delete(self, key: Any, version: Any = None) -> bool:
@@ -325,7 +307,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
             ValueError: ``key`` has no value.
             TypeError: ``delta`` cannot be added to the value.
         """
-        return self._incr(self._cache, key, delta, version)
+        return self._incr(key, delta, version)
 
     @operation
     def set_many(
@@ -337,9 +319,9 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
 
         Raises:
             TuckboxError: A value cannot be stored. Some of the others may be stored.
-            Exception: Raised by pickling. The values before that one are stored.
+            Exception: Raised by pickling. Some of the others may be stored.
         """
-        return self._set_many(self._cache, data, timeout, version)
+        return self._set_many(data, timeout, version)
 
     @operation
     def delete_many(self, keys: Iterable[Any], version: Any = None) -> None:
@@ -360,17 +342,16 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """Keep the file open. Django calls this after every request."""
         self._close_for_tests()
 
-    # On an event loop, reads take no lock, and writes wait for a lock for 20 ms at most. An
-    # operation continues in a thread if it would take longer or run code of pickled objects, and
-    # always if a subclass overrides a synchronous method.
+    # `tuckbox.calls` waits for locks without holding the event loop. An operation continues in a
+    # thread if it has long work to do or would run code of pickled objects, and always if a
+    # subclass overrides a synchronous method.
 
     async def aget(self, key: Any, default: Any = None, version: Any = None) -> Any:
         """See `get`."""
         if self._is_async_direct:
-            with suppress(EntryCorrupt, *FAILURES):
-                value = self._cache.get(self.make_and_validate_key(key, version), default)
-                if type(value) is not bytearray or value is default:
-                    return value
+            with suppress(EntryCorrupt, WouldBlock, *FAILURES):
+                cache_key = self.make_and_validate_key(key, version)
+                return briefly(SPIN_S, self._cache.get, cache_key, default)
         return await sync_to_async(self.get, thread_sensitive=True)(key, default, version)
 
     async def ahas_key(self, key: Any, version: Any = None) -> bool:
@@ -412,25 +393,24 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
     async def _on_loop(
         self, direct: Callable[..., _R], in_thread: Callable[..., _R], *arguments: Any
     ) -> _R:
-        if self._is_async_direct:
+        def thread() -> Awaitable[_R]:
+            there: Awaitable[_R] = sync_to_async(in_thread, thread_sensitive=True)(*arguments)
+            return there
+
+        if not self._is_async_direct:
+            return await thread()
+        operation = functools.partial(direct, *arguments)
+        try:
+            try:
+                return briefly(SPIN_S, operation)
+            except Locked:
+                return await resumed(self._cache, operation, thread)
+        except LockTimeout as failure:
+            answer: _R = failed(self, in_thread.__name__, failure, *arguments)
+            return answer
+        except (WouldBlock, *FAILURES):
             # The operation in the thread deals with the failure.
-            with suppress(_WouldBlock, *FAILURES):
-                return direct(self._loop_cache, *arguments)
-        result: _R = await sync_to_async(in_thread, thread_sensitive=True)(*arguments)
-        return result
-
-    # The operations below take the handle to use: the one of the process, or the one for event
-    # loops, whose lock timeout is shorter.
-
-    @functools.cached_property
-    def _loop_cache(self) -> Cache:
-        self._opened()
-        return shared(self._loop_options)
-
-    @property
-    def _loop_options(self) -> OpenOptions:
-        lock_timeout = min(self._open_options.lock_timeout, _LOOP_LOCK_TIMEOUT_S)
-        return self._open_options._replace(lock_timeout=lock_timeout)
+            return await thread()
 
     def _reopen(self, loss: CacheClosed | CacheLost) -> None:
         # The handle could not open what is at its path now, which may be another release's file.
@@ -439,52 +419,44 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         if self._open_options.test_process is None:
             _prepare(self.configuration)
         self._cache = reopened(self._open_options, self._cache)
-        loop_cache = self.__dict__.pop("_loop_cache", None)
-        if loop_cache is not None and loop_cache is not self._cache:
-            reopened(self._loop_options, loop_cache)
 
-    def _require_thread(self, cache: Cache) -> None:
-        """Raise `_WouldBlock` on an event loop: what follows may be slow or run pickled code."""
-        if cache is self.__dict__.get("_loop_cache") and cache is not self._cache:
-            raise _WouldBlock
-
-    def _set(self, cache: Cache, key: Any, value: Any, timeout: Any, version: Any) -> None:
+    def _set(self, key: Any, value: Any, timeout: Any, version: Any) -> None:
         cache_key = self.make_and_validate_key(key, version)
         ttl = self.get_backend_timeout(timeout)
         if ttl == 0:
-            cache.delete(cache_key)
+            self._cache.delete(cache_key)
             return
         if self._max_entries is not None:
-            self._make_room(cache, cache_key, self._max_entries)
-        self._store(cache, cache.set, cache_key, value, ttl)
+            self._make_room(cache_key, self._max_entries)
+        self._store(self._cache.set, cache_key, value, ttl)
 
-    def _add(self, cache: Cache, key: Any, value: Any, timeout: Any, version: Any) -> bool:
+    def _add(self, key: Any, value: Any, timeout: Any, version: Any) -> bool:
         cache_key = self.make_and_validate_key(key, version)
         ttl = self.get_backend_timeout(timeout)
         if ttl == 0:
-            return cache_key not in cache
+            return cache_key not in self._cache
         if self._max_entries is not None:
-            self._make_room(cache, cache_key, self._max_entries)
-        return self._store(cache, cache.add, cache_key, value, ttl)
+            self._make_room(cache_key, self._max_entries)
+        return self._store(self._cache.add, cache_key, value, ttl)
 
-    def _touch(self, cache: Cache, key: Any, timeout: Any, version: Any) -> bool:
+    def _touch(self, key: Any, timeout: Any, version: Any) -> bool:
         cache_key = self.make_and_validate_key(key, version)
         ttl = self.get_backend_timeout(timeout)
-        return cache.delete(cache_key) if ttl == 0 else cache.touch(cache_key, ttl)
+        return self._cache.delete(cache_key) if ttl == 0 else self._cache.touch(cache_key, ttl)
 
-    def _delete(self, cache: Cache, key: Any, version: Any) -> bool:
-        return cache.delete(self.make_and_validate_key(key, version))
+    def _delete(self, key: Any, version: Any) -> bool:
+        return self._cache.delete(self.make_and_validate_key(key, version))
 
-    def _incr(self, cache: Cache, key: Any, delta: Any, version: Any) -> Any:
+    def _incr(self, key: Any, delta: Any, version: Any) -> Any:
         cache_key = self.make_and_validate_key(key, version)
         try:
-            return cache.incr(cache_key, delta, default=None)
+            return self._cache.incr(cache_key, delta, default=None)
         except KeyError:
             raise not_found(key) from None
         except (NotAnInteger, IntegerOverflow):
             # A float, a larger int, or another type with `+`.
             pass
-        self._require_thread(cache)
+        refuse_if_brief()
         while True:
             entry = self._entry(cache_key)
             ttl = None if entry is None or entry.expiry is None else entry.expiry - time.time()
@@ -492,35 +464,33 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
                 raise not_found(key)
             # A `touch` between the read and the swap is undone: only values have versions.
             total = entry.value + delta
-            swap = functools.partial(_swap, cache, entry.version)
-            if self._store(cache, swap, cache_key, total, ttl):
+            swap = functools.partial(_swap, self._cache, entry.version)
+            if self._store(swap, cache_key, total, ttl):
                 return total
 
-    def _set_many(
-        self, cache: Cache, data: Mapping[Any, Any], timeout: Any, version: Any
-    ) -> list[Any]:
+    def _set_many(self, data: Mapping[Any, Any], timeout: Any, version: Any) -> list[Any]:
         ttl = self.get_backend_timeout(timeout)
         keys = {self.make_and_validate_key(key, version): key for key in data}
         values = {cache_key: data[key] for cache_key, key in keys.items()}
         if ttl == 0:
-            cache.delete_many(values)
+            self._cache.delete_many(values)
             return []
-        if self._max_entries is None and bytearray not in map(type, values.values()):
+        if self._max_entries is None:
             # If it raises one of these, it has stored nothing.
             with suppress(ValueTypeError, ValueTooLarge):
-                cache.set_many(values, ttl)
+                self._cache.set_many(values, ttl)
                 return []
-        self._require_thread(cache)
+        refuse_if_brief()
         failed = []
         for cache_key, value in values.items():
             if self._max_entries is not None:
-                self._make_room(cache, cache_key, self._max_entries)
+                self._make_room(cache_key, self._max_entries)
             try:
-                self._store(cache, cache.set, cache_key, value, ttl)
+                self._store(self._cache.set, cache_key, value, ttl)
             except ValueTooLarge as refusal:
                 path = self._open_options.path
                 _log.warning("%s: the value of key %r was not stored: %s", path, cache_key, refusal)
-                cache.delete(cache_key)
+                self._cache.delete(cache_key)
                 failed.append(keys[cache_key])
         return failed
 
@@ -528,44 +498,24 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
 
     def _store(
         self,
-        cache: Cache,
         store: Callable[[Key, object, float | None], _R],
         cache_key: Key,
         value: object,
         ttl: float | None,
     ) -> _R:
-        """Store a plain value directly, and another object in an envelope."""
-        if type(value) is not bytearray:
-            try:
-                return store(cache_key, value, ttl)
-            except ValueTypeError as refusal:
-                if not self._pickles:
-                    advice = "to store other types, set pickle in OPTIONS of this cache to 'signed'"
-                    raise ValueTypeError(f"{refusal}; {advice}") from None
-        self._require_thread(cache)
-        wrap = envelopes(pickles=self._pickles).wrap
-        cache_id = cache.id
-        result = store(cache_key, wrap(cache_id, cache_key, value), ttl)
-        if cache.id != cache_id and result is not False:
-            # The write opened another file, in which that signature is worth nothing.
-            cache.set(cache_key, wrap(cache.id, cache_key, value), ttl)
-        return result
-
-    def _unwrapped(self, cache_key: Key, envelope: bytearray, default: Any) -> Any:
         try:
-            return envelopes(pickles=self._pickles).unwrap(self._cache.id, cache_key, envelope)
-        except EnvelopeRejected as refusal:
-            return self._remove_unreadable(cache_key, refusal, default)
+            return store(cache_key, value, ttl)
+        except ValueTypeError as refusal:
+            if self._open_options.pickle != "never":
+                raise
+            advice = "to store other types, set pickle in OPTIONS of this cache to 'signed'"
+            raise ValueTypeError(f"{refusal}; {advice}") from None
 
     def _entry(self, cache_key: Key) -> Entry | None:
         try:
-            entry = self._cache.get_entry(cache_key)
+            return self._cache.get_entry(cache_key)
         except EntryCorrupt as damage:
             return self._remove_unreadable(cache_key, damage, None)
-        if entry is None or type(entry.value) is not bytearray:
-            return entry
-        value = self._unwrapped(cache_key, entry.value, _MISSING)
-        return None if value is _MISSING else entry._replace(value=value)
 
     def _remove_unreadable(self, cache_key: Key, why: TuckboxError, default: _R) -> _R:
         """Delete an entry that cannot be read, and return the default as for a miss."""
@@ -577,26 +527,26 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
 
     # Culling.
 
-    def _make_room(self, cache: Cache, cache_key: Key, max_entries: int) -> None:
+    def _make_room(self, cache_key: Key, max_entries: int) -> None:
         """If a new entry would exceed MAX_ENTRIES, cull as Django does."""
-        count = len(cache)
-        if count < max_entries or cache_key in cache:
+        count = len(self._cache)
+        if count < max_entries or cache_key in self._cache:
             return
-        self._require_thread(cache)
+        refuse_if_brief()
         if self._cull_frequency == 0:
-            cache.clear()
+            self._cache.clear()
             return
         count_left = count - max(1, count // self._cull_frequency)
-        cache.expire()
+        self._cache.expire()
         # Selection sampling: one pass chooses `surplus` keys with equal probability. Other
         # processes may be culling too, so stop when enough entries are deleted.
-        unseen = len(cache)
+        unseen = len(self._cache)
         surplus = unseen - count_left
-        for key in cache:
-            if surplus <= 0 or len(cache) <= count_left:
+        for key in self._cache:
+            if surplus <= 0 or len(self._cache) <= count_left:
                 return
             if random.random() * unseen < surplus:  # noqa: S311 - Dice, not secrets.
-                surplus -= cache.delete(key)
+                surplus -= self._cache.delete(key)
             unseen -= 1
 
 

@@ -20,7 +20,7 @@ from tuckbox.errors import (
     ValueTooLarge,
 )
 
-__all__ = ["FAILURES", "not_found", "operation"]
+__all__ = ["FAILURES", "failed", "not_found", "operation"]
 
 # The settings were validated, so InvalidSize means that the file system is too small.
 FAILURES = (CacheClosed, CacheFileError, InvalidSize, LockTimeout, ValueTooLarge, KeyTooLong)
@@ -38,7 +38,6 @@ def operation(function: _Operation) -> _Operation:
     new one. A failure that remains is raised if the backend ``_raises``. Otherwise it is logged,
     and the operation behaves as if there were no entry and none could be stored.
     """
-    answer = _ANSWERS[function.__name__]
     takes_keys = "keys" in inspect.signature(function).parameters
 
     @functools.wraps(function)
@@ -57,13 +56,26 @@ def operation(function: _Operation) -> _Operation:
                 return function(self, *args, **kwargs)
             except FAILURES as failure:
                 remaining = failure
-        if self._raises:
-            raise remaining
-        path = self._open_options.path
-        _log.error("%s: %s failed: %s", path, function.__name__, remaining)
-        return answer(*args, **kwargs)
+        return failed(self, function.__name__, remaining, *args, **kwargs)
 
     return cast("_Operation", wrapper)
+
+
+def failed(backend: Any, name: str, failure: Exception, *args: Any, **kwargs: Any) -> Any:
+    """Return what an operation returns if the cache fails, and log it, or raise the failure.
+
+    Args:
+        backend: The backend, which says which of the two.
+        name: The name of the operation.
+        failure: One of `FAILURES`.
+        *args: The arguments of the operation.
+        **kwargs: Its other arguments.
+    """
+    if backend._raises:  # noqa: SLF001 - Of this package.
+        raise failure
+    path = backend._open_options.path  # noqa: SLF001 - Of this package.
+    _log.error("%s: %s failed: %s", path, name, failure)
+    return _ANSWERS[name](*args, **kwargs)
 
 
 def not_found(key: object) -> ValueError:

@@ -76,15 +76,11 @@ def test_objects_are_pickled_in_a_thread(backend: TuckboxCache, in_threads: list
         assert await backend.aget_many(["many", "plain"]) == {"many": value, "plain": 1}
         await backend.aset("float", 1.5)
         assert await backend.aincr("float") == 2.5
-        await backend.aset("bytes", bytearray(b"x"))
-        assert await backend.aget("bytes") == bytearray(b"x")
         with pytest.raises(ValueError, match="not found"):
             await backend.aincr("missing", 1.5)
 
     asyncio.run(use())
-    assert in_threads == [
-        *("set", "get", "add", "set_many", "get", "incr", "set", "get", "incr"),
-    ]
+    assert in_threads == ["set", "get", "add", "set_many", "get", "incr", "incr"]
 
 
 def test_a_default_comes_back_as_it_is(backend: TuckboxCache, in_threads: list[str]) -> None:
@@ -144,7 +140,7 @@ def test_what_a_subclass_does_it_does_on_a_loop_as_well(opened: Opened) -> None:
 
 
 def test_a_loop_goes_on_while_a_lock_is_held(held: int, opened: Opened) -> None:
-    """The set waits in a thread until another task lets the holder go on."""
+    """The set waits until another task lets the holder go on."""
     backend = opened(OPTIONS={"lock_timeout": 50})
 
     async def release() -> None:
@@ -155,7 +151,6 @@ def test_a_loop_goes_on_while_a_lock_is_held(held: int, opened: Opened) -> None:
         assert await backend.aget("key") == "value"
 
     asyncio.run(use())
-    backend._loop_cache.close()
 
 
 def test_a_lock_that_is_held_too_long_is_an_error(held: int, opened: Opened) -> None:
@@ -172,4 +167,3 @@ def test_a_lock_that_is_held_too_long_is_an_error(held: int, opened: Opened) -> 
     assert not backend.has_key("key")
     with pytest.raises(LockTimeout):
         asyncio.run(backend.aset("key", 1))
-    backend._loop_cache.close()

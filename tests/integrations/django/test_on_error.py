@@ -163,7 +163,6 @@ def test_a_lock_that_is_held_too_long_is_no_error(
     raising = opened(OPTIONS={"lock_timeout": 0.05, **RAISES})
     with pytest.raises(LockTimeout):
         raising.set("key", 1)
-    backend._loop_cache.close()
 
 
 def test_a_key_of_a_visitor_may_be_too_long(opened: Opened) -> None:
@@ -192,11 +191,9 @@ def test_a_handle_that_other_code_closed_is_opened_again(
         one.set("key", 1)
         asyncio.run(one.aset("another", 2))
     backend._cache.close()
-    backend._loop_cache.close()
     for one in (backend, other):
         assert one.get("key") == 1
         assert asyncio.run(one.aget("another")) == 2
         asyncio.run(one.aset("another", 2))
     assert "is opened again" in caplog.text
     assert backend._cache is other._cache
-    backend._loop_cache.close()

@@ -22,6 +22,7 @@ pub use self::attachment::act_as_another_process;
 use self::attachment::{Attachment, Member};
 pub use self::operations::{NoHostCode, OperationGuard};
 pub use self::successor::Successor;
+use crate::claim::Claims;
 use crate::clock::{self, Clock, ClockDomain};
 use crate::error::{Error, Result, Space};
 use crate::file::{CacheFile, NewName, PathStatus};
@@ -96,6 +97,7 @@ pub struct Arena {
     /// Number of operations that threads of this handle are in: locks held or awaited, segments
     /// filled.
     operations: AtomicU32,
+    claims: Claims,
     /// The boot in which this handle was opened; 0 if unknown.
     boot: u64,
     anchor_us: AtomicU64,
@@ -238,6 +240,7 @@ impl Arena {
             path_checked_s: AtomicU64::new(platform::clock::coarse_seconds()),
             slots_full_s: AtomicU64::new(u64::MAX),
             operations: AtomicU32::new(0),
+            claims: Claims::new(),
             boot: 0,
             anchor_us: AtomicU64::new(0),
             host,
@@ -327,6 +330,11 @@ impl Arena {
             Membership::File { file, .. } | Membership::Reader { file, .. } => Some(file),
             Membership::Twin { .. } => None,
         }
+    }
+
+    /// The claims of this handle.
+    pub(crate) fn claims(&self) -> &Claims {
+        &self.claims
     }
 
     /// The host's way to sleep and to run long work.
@@ -444,12 +452,15 @@ impl Arena {
         // A forked child that has not used the handle uses no slot, and a twin's is its own.
         let is_twin = matches!(self.membership, Membership::Twin { .. });
         if is_twin || attached >> 32 != FORKS.load(Ordering::Relaxed) {
+            self.release_all();
             return mine == 0;
         }
         // This thread's own operations continue after this, and find the handle closed.
         while self.operations.load(Ordering::SeqCst) > mine {
             std::thread::sleep(Duration::from_micros(50));
         }
+        // No other thread makes one any more.
+        self.release_all();
         self.leave_slot();
         mine == 0
     }
@@ -565,6 +576,12 @@ impl Arena {
         }
         self.path_checked_s.store(now_s, Ordering::Relaxed);
         self.path_status()
+    }
+
+    /// Lets the next [`Arena::check_path`] look again, for a caller that could do nothing about what
+    /// it was told.
+    pub fn forget_path_check(&self) {
+        self.path_checked_s.store(0, Ordering::Relaxed);
     }
 
     /// Whether the file is still the one at its path.

@@ -111,6 +111,8 @@ pub struct Rights {
     pub group: Option<u32>,
     /// Only reads: the file may belong to another user, and no byte of it is changed.
     pub read_only: bool,
+    /// The file must belong to this user, even if it is only read.
+    pub only_mine: bool,
 }
 
 /// Two words that tell a file from all others of this machine.

@@ -1,5 +1,5 @@
 //! The log tails: what is there, and how entries are dropped or moved on. Decides only that dead,
-//! expired and damaged records are dropped. Must not compare entries.
+//! expired, invalid and damaged records are dropped. Must not compare entries.
 
 use tuckbox_arena::hooks::{self, Point};
 
@@ -7,6 +7,7 @@ use super::budget::Budget;
 use super::Eviction;
 use crate::format::{log, note, shard, KeyHash, LogKind, PolicyBits, Position, RecordHeader, Slot};
 use crate::index::Found;
+use crate::invalidation::{state_at, State};
 use crate::storage::{with_scratch, Need};
 
 /// An entry at a log tail, not judged yet.
@@ -46,10 +47,10 @@ impl Eviction<'_> {
             match self.inspect_record(kind, position) {
                 RecordState::Live(candidate) => {
                     let (offset, header) = (candidate.offset, &candidate.header);
-                    let reason = match self.expiry_us_at(offset, header, candidate.hash) {
-                        None => Reason::Damaged,
-                        Some(expiry_us) if self.cx.is_expired(expiry_us) => Reason::Expired,
-                        Some(_) => return Some(candidate),
+                    let reason = match state_at(self, offset, header, candidate.hash) {
+                        State::Damaged => Reason::Damaged,
+                        State::Missing => Reason::Expired,
+                        State::Fresh | State::Stale => return Some(candidate),
                     };
                     self.drop_oldest(&candidate, reason);
                 }

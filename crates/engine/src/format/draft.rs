@@ -3,10 +3,11 @@
 
 use tuckbox_arena::region::bytes_of_mut;
 
+use super::attributes::NewAttributes;
 use super::expiry;
 use super::hash::{Hasher, KeyHash, RecordPlace};
 use super::layout::flag;
-use super::layout::record::{BODY_WORDS, WORDS_MAX};
+use super::layout::record::BODY_WORDS;
 use super::record::{Body, RecordHeader, Sequence};
 use super::shape::Shape;
 use crate::error::{lengthen, Result};
@@ -20,11 +21,13 @@ pub struct Draft<'a> {
     words: Vec<u64>,
     header: RecordHeader,
     content: u64,
+    /// Whether the expiry of a present entry is kept: [`Draft::set_expiry`].
+    pub keeps_expiry: bool,
 }
 
 impl<'a> Draft<'a> {
     /// Builds the record, in the memory of `spare`, which [`Draft::into_spare`] returns. The caller
-    /// has checked the lengths; of the tag six bits count.
+    /// has checked the lengths; of the value's tag six bits count.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`].
@@ -34,6 +37,7 @@ impl<'a> Draft<'a> {
         hash: KeyHash,
         value: Value<'a>,
         expiry_us: Option<u64>,
+        attributes: Option<&NewAttributes<'_>>,
         shape: &Shape,
         spare: &mut Vec<u64>,
     ) -> Result<Draft<'a>> {
@@ -49,19 +53,17 @@ impl<'a> Draft<'a> {
         if matches!(value, Value::Int(_)) {
             flags |= flag::NUMBER;
         }
-        let (long, form) = RecordHeader::form(tag, key_bytes, value_bytes);
-        flags |= long;
-        let form_index = RecordHeader::form_index(flags) as usize;
-        let mut fixed = [0u64; WORDS_MAX as usize];
-        fixed[0] = flags;
-        fixed[form_index] = form;
-        if let Some(expiry_us) = expiry_us {
-            fixed[1] = expiry::word(expiry_us, hash);
-        }
-        let header = RecordHeader::from_copy(&fixed, shape).expect("lengths are checked before");
-        if let Value::Int(number) = value {
-            fixed[header.number_at() as usize / 8] = number as u64;
-        }
+        let (long, form) = match attributes {
+            None => RecordHeader::form(tag, key_bytes, value_bytes),
+            Some(_) => {
+                (flag::LONG, RecordHeader::form_with_attributes(tag, key_bytes, value_bytes))
+            }
+        };
+        let form_index = RecordHeader::form_index(flags | long) as usize;
+        let attributes_word = attributes.map_or(0, NewAttributes::word);
+        let word = |at| if at == form_index { form } else { attributes_word };
+        let header =
+            RecordHeader::parse(flags | long, word, shape).expect("lengths are checked before");
         let word_count = (header.log_bytes / 8) as usize;
         // All words of an earlier draft are overwritten, except the padding in the last one.
         if spare.len() < word_count {
@@ -69,14 +71,36 @@ impl<'a> Draft<'a> {
         }
         let mut spare = std::mem::take(spare);
         spare[word_count - 1] = 0;
-        spare[..=form_index].copy_from_slice(&fixed[..=form_index]);
+        spare[0] = flags | long;
+        if let Some(expiry_us) = expiry_us {
+            spare[1] = expiry::word(expiry_us, hash);
+        }
+        if let Value::Int(number) = value {
+            spare[header.number_at() as usize / 8] = number as u64;
+        }
+        spare[form_index] = form;
+        if let Some(attributes) = attributes {
+            attributes.write(&mut spare[form_index + 1..]);
+        }
         let tail = &bytes[(header.body_count * shape.segment_bytes) as usize..];
         let payload = &mut bytes_of_mut(&mut spare[..word_count])[header.key_at as usize..];
         payload[..key.len()].copy_from_slice(key);
         payload[key.len()..key.len() + tail.len()].copy_from_slice(tail);
         // With bodies, computed once their places are known.
         let content = if header.body_count == 0 { header.content(&spare) } else { 0 };
-        Ok(Draft { hash, value, words: spare, header, content })
+        Ok(Draft { hash, value, words: spare, header, content, keeps_expiry: false })
+    }
+
+    /// Enters another expiry into a draft that has one.
+    pub fn set_expiry(&mut self, expiry_us: u64) {
+        debug_assert!(self.header.has(flag::EXPIRY));
+        self.words[1] = expiry::word(expiry_us, self.hash);
+    }
+
+    /// How long the entry is kept as a stale one.
+    pub fn stale_us(&self) -> u64 {
+        let attributes = self.header.attributes(&self.words);
+        attributes.ok().flatten().map_or(0, |attributes| attributes.stale_us)
     }
 
     /// The record header.
@@ -128,7 +152,7 @@ mod tests {
     fn finished(key: &[u8], value: Value<'_>, expiry_us: Option<u64>, version: u64) -> Vec<u64> {
         let (hasher, shape) = (Hasher::new([5, 6]), shape());
         let (hash, mut spare) = (hasher.key(key), Vec::new());
-        let draft = Draft::new(key, hash, value, expiry_us, &shape, &mut spare);
+        let draft = Draft::new(key, hash, value, expiry_us, None, &shape, &mut spare);
         draft.unwrap().finish(version, PLACE, &hasher).to_vec()
     }
 

@@ -61,12 +61,9 @@ pub mod shard {
     pub const FORMER_EPOCH: u64 = SWITCHES + 8;
     /// The [`EPOCH`] of a shard whose entries a successor of the file has, or is about to have.
     pub const HIDDEN: u64 = u64::MAX;
-    /// Counters of invalidations by key hash. Reserved for leases.
-    pub const INVALIDATIONS: u64 = 512;
-    /// Number of words at [`INVALIDATIONS`].
-    pub const INVALIDATION_COUNT: u64 = 64;
-    /// The index directory: for each index segment, in order, segment + 1.
-    pub const DIRECTORY: u64 = INVALIDATIONS + INVALIDATION_COUNT * 8;
+    /// The index directory: for each index segment, in order, segment + 1. Policy selection follows,
+    /// and the tables of [`super::super::leases`] are last.
+    pub const DIRECTORY: u64 = 512;
 
     /// Words of the cache line from [`STATE`] on, which is for readers.
     pub const READERS_WORDS: usize = 8;
@@ -75,6 +72,62 @@ pub mod shard {
     pub const fn readers_word(offset: u64) -> usize {
         (offset - STATE) as usize / 8
     }
+}
+
+/// Offsets in the tables that all shards share. The rows of namespaces follow those of tags.
+pub mod table {
+    /// The stamp clock: only grows, with each invalidation, and never repeats a value.
+    pub const STAMP_CLOCK: u64 = 0;
+    /// The boot in which a process last moved the stamp clock past the file's time.
+    pub const CLOCK_BOOT: u64 = STAMP_CLOCK + 8;
+    /// The era of namespaces without a row.
+    pub const BASE_ERA: u64 = CLOCK_BOOT + 8;
+    /// The rows of tags.
+    pub const TAG_ROWS: u64 = 32;
+    /// Rows, from a name's first one on, among which its own can be; fewer if there are fewer.
+    pub const WINDOW: u64 = 16;
+    /// The clock and the stamps of entries are below this; a later value is damaged.
+    pub const STAMPS_END: u64 = 1 << 60;
+}
+
+/// Offsets in the row of a tag.
+pub mod tag_row {
+    /// The hash of the name; 0 in a row that is not taken.
+    pub const TAG: u64 = 0;
+    /// Entries with an earlier stamp are invalid.
+    pub const INVALIDATED: u64 = 8;
+    /// Entries with an earlier stamp are stale.
+    pub const STALED: u64 = 16;
+    /// Bytes of a row; the last word is reserved.
+    pub const BYTES: u64 = 32;
+}
+
+/// Offsets in the row of a namespace.
+pub mod namespace_row {
+    /// The hash of the name; 0 in a row that is not taken.
+    pub const NAMESPACE: u64 = 0;
+    /// The era, which is part of each key of the namespace.
+    pub const ERA: u64 = 8;
+    /// Bytes of a row.
+    pub const BYTES: u64 = 16;
+}
+
+/// Bits of a record's attributes word.
+pub mod attribute {
+    /// Bits 0..16: bytes of the tags.
+    pub const TAGS_BYTES_BITS: u32 = 16;
+    /// Bits 16..24: number of tags.
+    pub const TAG_COUNT_BITS: u32 = 8;
+    /// Has a word with the time for which the entry is kept as a stale one.
+    pub const STALE: u64 = 1 << 24;
+    /// Has a word with the time that its making took.
+    pub const MADE: u64 = 1 << 25;
+    /// All other bits are zero.
+    pub const RESERVED_SHIFT: u32 = 26;
+    /// Most words before the tags, the attributes word included.
+    pub const WORDS_MAX: u64 = 4;
+    /// Most bytes of the tags, in whole words.
+    pub const TAGS_BYTES_MAX: u64 = (crate::TAGS_MAX * (crate::TAG_BYTES_MAX + 1)) as u64;
 }
 
 /// Offsets in the shard's policy selection, which follows its index directory.
@@ -156,9 +209,9 @@ pub mod note {
 /// Limits of a record, and the flags of its word 0.
 pub mod record {
     /// Must change whenever the form of a record changes.
-    pub const SIGNATURE: u64 = 5;
-    /// Maximum number of words before the body list.
-    pub const WORDS_MAX: u64 = 4;
+    pub const SIGNATURE: u64 = 6;
+    /// Maximum number of words up to the form, and the attributes word.
+    pub const WORDS_MAX: u64 = 5;
     /// Words of the body list for each body.
     pub const BODY_WORDS: u64 = 3;
     /// Bits of a value's length.
@@ -166,11 +219,12 @@ pub mod record {
     /// The longest value whose length fits in a form.
     pub const VALUE_BYTES_MAX: u64 = (1 << LONG_VALUE_BITS) - 1;
 
-    /// Bytes of the longest record in its log: the longest key, nearly a segment of its value, and
-    /// the list of its bodies.
+    /// Bytes of the longest record in its log: the longest key, nearly a segment of its value, all
+    /// attributes, and the list of its bodies.
     pub fn bytes_max(key_bytes: u64, segment_bytes: u64, body_count: u64) -> u64 {
-        let payload_bytes = (key_bytes + segment_bytes).next_multiple_of(8);
-        (WORDS_MAX + BODY_WORDS * body_count) * 8 + payload_bytes
+        use super::attribute::{TAGS_BYTES_MAX, WORDS_MAX as ATTRIBUTE_WORDS_MAX};
+        let payload_bytes = (key_bytes + segment_bytes).next_multiple_of(8) + TAGS_BYTES_MAX;
+        (WORDS_MAX + ATTRIBUTE_WORDS_MAX + BODY_WORDS * body_count) * 8 + payload_bytes
     }
 }
 

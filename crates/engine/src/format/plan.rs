@@ -5,10 +5,11 @@ use tuckbox_arena::layout::{self, FORMAT_VERSION};
 use tuckbox_arena::{AfterPowerCut, Layer, Place, Plan, Space};
 
 use super::layout::{
-    log, note, policy_selection, record, shadow, shard, BUCKET_BYTES, GHOST_ROW_BYTES, INDEX_GROUP,
-    MAX_ENTRIES_MAX, SIZE_BYTES_MIN, TRAILER_BYTES,
+    attribute, log, namespace_row, note, policy_selection, record, shadow, shard, table, tag_row,
+    BUCKET_BYTES, GHOST_ROW_BYTES, INDEX_GROUP, MAX_ENTRIES_MAX, SIZE_BYTES_MIN, TRAILER_BYTES,
 };
-use super::shape::{directory_len, policy_selection_bytes, shadow_len};
+use super::leases::{maker, LeaseTables};
+use super::shape::{directory_len, namespace_rows, policy_selection_bytes, shadow_len, tag_rows};
 use crate::value::Config;
 
 /// A small cache has one shard for this many bytes,
@@ -26,7 +27,6 @@ const SEGMENTS_PER_SHARD: u64 = 256;
 /// large compared with what fills it.
 const SEGMENTS_PER_SHARD_FEW: u64 = 128;
 const SEGMENT_BYTES_FEW: u64 = 64 << 10;
-const TABLE_ROW_BYTES: u64 = 16;
 
 /// The layout for a cache of this size.
 pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
@@ -43,8 +43,9 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
         .clamp(4 << 10, 1 << 20);
     let segment_bytes = 1u64 << wanted_bytes.ilog2();
     let directory_bytes = directory_len(size_bytes, segment_bytes, shard_count) * 8;
-    let tag_rows = (size_bytes >> 14).clamp(8, 4096);
-    let namespace_rows = (size_bytes >> 16).clamp(8, 1024);
+    let table_bytes = table::TAG_ROWS
+        + tag_rows(size_bytes) * tag_row::BYTES
+        + namespace_rows(size_bytes) * namespace_row::BYTES;
     Plan {
         size_bytes,
         max_entries,
@@ -54,9 +55,10 @@ pub fn plan(size_bytes: u64, max_entries: u64) -> Plan {
         shard_count,
         shard_bytes: shard::DIRECTORY
             + directory_bytes
-            + policy_selection_bytes(shadow_len(size_bytes, shard_count)),
+            + policy_selection_bytes(shadow_len(size_bytes, shard_count))
+            + LeaseTables::new(size_bytes, shard_count).len_bytes(),
         // Rounded up to cache lines: other files are refused when they are opened.
-        table_bytes: ((tag_rows + namespace_rows) * TABLE_ROW_BYTES).next_multiple_of(64),
+        table_bytes: table_bytes.next_multiple_of(64),
         // An index and a log segment for each shard, so that every shard works even if the file
         // system becomes full at once.
         first_segments: 2 * shard_count,
@@ -105,6 +107,12 @@ fn signature() -> u64 {
         INDEX_GROUP,
         TRAILER_BYTES,
         record::SIGNATURE,
+        table::TAG_ROWS,
+        table::WINDOW,
+        tag_row::BYTES,
+        namespace_row::BYTES,
+        u64::from(attribute::RESERVED_SHIFT),
+        maker::ROW_BYTES,
     ]
     .iter()
     .fold(1, |hash: u64, part| hash.wrapping_mul(31).wrapping_add(*part))

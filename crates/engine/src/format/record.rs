@@ -7,8 +7,9 @@
 //!          expiry    a time by the file's clock, with a check of its own; see [`expiry`]
 //!          number    a 64-bit integer, the whole value
 //! then     form, four bytes: tag << 22 | value length << 10 | key length
-//! or, if the lengths do not fit:
-//!          a word:   tag << 56 | value length << 20 | key length
+//! or, if the lengths do not fit or the entry has attributes:
+//!          a word:   attributes << 62 | tag << 56 | value length << 20 | key length
+//!          attributes: see [`super::attributes`]
 //!          body list: three words for each whole segment of the value: the segment,
 //!          its generation, and the hash of its bytes
 //! then     key, value (or its rest after the bodies), zeros up to a whole word
@@ -21,6 +22,7 @@
 use tuckbox_arena::region::{bytes_of, bytes_of_mut};
 use tuckbox_arena::sum;
 
+use super::attributes::{self, DamagedAttributes, StoredAttributes};
 use super::expiry;
 use super::hash::{Hasher, KeyHash, RecordPlace};
 use super::layout::flag;
@@ -34,14 +36,15 @@ pub(super) const KEY_BITS: u32 = 10;
 pub(super) const VALUE_BITS: u32 = 12;
 const TAG_BITS: u32 = 6;
 const TAG_SHIFT: u32 = KEY_BITS + VALUE_BITS;
-/// Reserved bits of a form, for namespaces, tags and insertion order. This version treats a record
-/// with one of them set as damaged.
+/// Reserved bits of a form. This version treats a record with one of them set as damaged.
 pub(super) const RESERVED_SHIFT: u32 = TAG_SHIFT + TAG_BITS;
 /// Bytes of a form.
 const FORM_BYTES: u64 = 4;
 const LONG_KEY_BITS: u32 = 20;
 const LONG_TAG_SHIFT: u32 = LONG_KEY_BITS + LONG_VALUE_BITS;
-const LONG_RESERVED_SHIFT: u32 = LONG_TAG_SHIFT + TAG_BITS;
+/// Set in a long form that attributes follow.
+const LONG_ATTRIBUTES: u64 = 1 << (LONG_TAG_SHIFT + TAG_BITS);
+const LONG_RESERVED_SHIFT: u32 = LONG_TAG_SHIFT + TAG_BITS + 1;
 
 /// The low `count` bits.
 #[inline(always)]
@@ -167,19 +170,14 @@ impl RecordHeader {
     /// Parses a header. `first` is word 0, and `word` returns others by their index, which is below
     /// [`WORDS_MAX`]. None if no writer of this version writes such a record.
     #[inline(always)]
-    pub fn parse(
-        first: u64,
-        word: impl FnOnce(usize) -> u64,
-        shape: &Shape,
-    ) -> Option<RecordHeader> {
+    pub fn parse(first: u64, word: impl Fn(usize) -> u64, shape: &Shape) -> Option<RecordHeader> {
         let sequence = Sequence(first);
         let flags = sequence.flags();
         let form_index = RecordHeader::form_index(flags);
-        let word = word(form_index as usize);
         if flags & flag::LONG != 0 {
             return RecordHeader::parse_long(sequence, word, form_index, shape);
         }
-        let form = form_in(word);
+        let form = form_in(word(form_index as usize));
         if form >> RESERVED_SHIFT != 0 {
             return None;
         }
@@ -193,10 +191,11 @@ impl RecordHeader {
     #[inline(always)]
     fn parse_long(
         sequence: Sequence,
-        form: u64,
+        word: impl Fn(usize) -> u64,
         form_index: u64,
         shape: &Shape,
     ) -> Option<RecordHeader> {
+        let form = word(form_index as usize);
         let key_bytes = bits(form, LONG_KEY_BITS);
         let value_bytes = bits(form >> LONG_KEY_BITS, LONG_VALUE_BITS);
         if form >> LONG_RESERVED_SHIFT != 0
@@ -205,8 +204,12 @@ impl RecordHeader {
         {
             return None;
         }
+        let attribute_words = match form & LONG_ATTRIBUTES {
+            0 => 0,
+            _ => attributes::words_of(word(form_index as usize + 1))?,
+        };
         let body_count = value_bytes >> shape.segment_shift;
-        let key_at = (form_index + 1 + BODY_WORDS * body_count) * 8;
+        let key_at = (form_index + 1 + attribute_words + BODY_WORDS * body_count) * 8;
         let payload_bytes = key_bytes + value_bytes - (body_count << shape.segment_shift);
         let log_bytes = key_at + whole_words(payload_bytes);
         let tag = bits(form >> LONG_TAG_SHIFT, TAG_BITS) as u8;
@@ -216,8 +219,9 @@ impl RecordHeader {
     /// As [`RecordHeader::parse`], from a copy of the record or of its beginning.
     pub fn from_copy(words: &[u64], shape: &Shape) -> Option<RecordHeader> {
         let form_index = RecordHeader::form_index(Sequence(*words.first()?).flags());
-        let form = *words.get(form_index as usize)?;
-        RecordHeader::parse(words[0], |_| form, shape)
+        words.get(form_index as usize)?;
+        // If the attributes word is missing: no writer writes this one.
+        RecordHeader::parse(words[0], |at| words.get(at).map_or(u64::MAX, |word| *word), shape)
     }
 
     /// The two words of a record of `log_bytes` without key and value. None if a record cannot be
@@ -250,8 +254,37 @@ impl RecordHeader {
         self.value_bytes - (self.body_count << shape.segment_shift)
     }
 
+    /// The long form for a value's tag and these lengths, of a record with attributes.
+    pub(super) fn form_with_attributes(tag: u8, key_bytes: u64, value_bytes: u64) -> u64 {
+        let tag = bits(u64::from(tag), TAG_BITS);
+        LONG_ATTRIBUTES | tag << LONG_TAG_SHIFT | value_bytes << LONG_KEY_BITS | key_bytes
+    }
+
+    /// Where the body list begins, in a long record.
     pub(super) fn bodies_at(&self) -> u64 {
-        (RecordHeader::form_index(self.sequence.flags()) + 1) * 8
+        self.key_at - BODY_WORDS * self.body_count * 8
+    }
+
+    /// Whether a long record has attributes, by any of its words.
+    #[inline]
+    pub fn has_attributes(&self, word: impl Fn(usize) -> u64) -> bool {
+        let form_index = RecordHeader::form_index(self.sequence.flags()) as usize;
+        self.has(flag::LONG) && word(form_index) & LONG_ATTRIBUTES != 0
+    }
+
+    /// The attributes of an entry, from a copy of its record up to the key; none if it has none.
+    ///
+    /// # Errors
+    /// They are damaged.
+    pub fn attributes<'a>(
+        &self,
+        words: &'a [u64],
+    ) -> Result<Option<StoredAttributes<'a>>, DamagedAttributes> {
+        if !self.has_attributes(|at| words.get(at).map_or(0, |word| *word)) {
+            return Ok(None);
+        }
+        let form_index = RecordHeader::form_index(self.sequence.flags()) as usize;
+        StoredAttributes::read(&words[form_index + 1..]).map(Some).ok_or(DamagedAttributes)
     }
 
     /// Whether the record has the flag.

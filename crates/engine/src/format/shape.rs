@@ -5,9 +5,10 @@ use tuckbox_arena::Geometry;
 
 use super::hash::KeyHash;
 use super::layout::{
-    policy_selection, record, shadow, shard, BUCKET_BYTES, GHOST_ROW_BYTES, INDEX_GROUP,
-    TRAILER_BYTES,
+    namespace_row, policy_selection, record, shadow, shard, table, tag_row, BUCKET_BYTES,
+    GHOST_ROW_BYTES, INDEX_GROUP, TRAILER_BYTES,
 };
+use super::leases::LeaseTables;
 use crate::value::Favour;
 
 const SHADOW_ENTRY_FOR_EACH_BYTES: u64 = 16 << 10;
@@ -30,6 +31,12 @@ pub struct Shape {
     pub directory_len: u64,
     /// Entries that a shadow cache can hold.
     pub shadow_len: u64,
+    /// Rows of tags.
+    pub tag_rows: u64,
+    /// Rows of namespaces.
+    pub namespace_rows: u64,
+    /// The tables of a shard for leases.
+    pub leases: LeaseTables,
     /// Number of shards.
     pub shard_count: u64,
     /// The longest value.
@@ -66,6 +73,19 @@ pub fn directory_len(size_bytes: u64, segment_bytes: u64, shard_count: u64) -> u
     (size_bytes / segment_bytes / shard_count / 2 + 8).next_multiple_of(8 * INDEX_GROUP)
 }
 
+/// The fewest rows: the tables of the smallest cache take 256 bytes.
+const ROWS_MIN: u64 = 4;
+
+/// Rows of tags.
+pub fn tag_rows(size_bytes: u64) -> u64 {
+    (size_bytes >> 14).clamp(ROWS_MIN, 1 << 16)
+}
+
+/// Rows of namespaces.
+pub fn namespace_rows(size_bytes: u64) -> u64 {
+    (size_bytes >> 16).clamp(ROWS_MIN, 1 << 12)
+}
+
 /// Entries of a shadow cache: policy selection takes two per cent of the smallest caches, and much
 /// less of larger ones.
 pub fn shadow_len(size_bytes: u64, shard_count: u64) -> u64 {
@@ -97,7 +117,9 @@ impl Shape {
         let plan = &geometry.plan;
         let segment_bytes = plan.segment_bytes;
         let shadow_len = shadow_len(plan.size_bytes, plan.shard_count);
-        let before_directory = shard::DIRECTORY + policy_selection_bytes(shadow_len);
+        let leases = LeaseTables::new(plan.size_bytes, plan.shard_count);
+        let beside_directory =
+            shard::DIRECTORY + policy_selection_bytes(shadow_len) + leases.len_bytes();
         let bodies_max = most_bodies(geometry.segment_count, plan.shard_count)
             .min(record::VALUE_BYTES_MAX / segment_bytes);
         let record_bytes_max =
@@ -108,8 +130,11 @@ impl Shape {
             segment_shift: segment_bytes.trailing_zeros(),
             log_bytes: segment_bytes - TRAILER_BYTES,
             crossing_bytes: segment_bytes / 16,
-            directory_len: plan.shard_bytes.saturating_sub(before_directory) / 8,
+            directory_len: plan.shard_bytes.saturating_sub(beside_directory) / 8,
             shadow_len,
+            tag_rows: tag_rows(plan.size_bytes),
+            namespace_rows: namespace_rows(plan.size_bytes),
+            leases,
             shard_count: plan.shard_count,
             value_bytes_max: bodies_max * segment_bytes,
             max_entries: plan.max_entries,
@@ -129,6 +154,20 @@ impl Shape {
     #[inline]
     pub fn policy_selection_at(&self, shard_at: u64) -> u64 {
         shard_at + shard::DIRECTORY + self.directory_len * 8
+    }
+
+    /// The offset of a tag's row, in the tables; `row` is taken modulo their number.
+    #[inline]
+    pub fn tag_row_at(&self, row: u64) -> u64 {
+        table::TAG_ROWS + row % self.tag_rows * tag_row::BYTES
+    }
+
+    /// The offset of a namespace's row, likewise.
+    #[inline]
+    pub fn namespace_row_at(&self, row: u64) -> u64 {
+        self.tag_row_at(0)
+            + self.tag_rows * tag_row::BYTES
+            + row % self.namespace_rows * namespace_row::BYTES
     }
 
     /// The most buckets that a shard's index can have.
@@ -228,7 +267,7 @@ mod tests {
     #[test]
     fn the_longest_value_fits_into_its_form() {
         let shape = |size_bytes| Shape::new(&Geometry::new(plan(size_bytes, 0)).unwrap());
-        assert_eq!(shape(1 << 30).value_bytes_max >> 20, 895);
+        assert_eq!(shape(1 << 30).value_bytes_max >> 20, 893);
         for size_bytes in [1 << 38, 1 << 40, 1 << 42] {
             let most = shape(size_bytes).value_bytes_max;
             assert!((1 << 35..=record::VALUE_BYTES_MAX).contains(&most), "{most}");

@@ -3,16 +3,21 @@
 use std::any::Any;
 use std::fmt;
 
-use crate::error::{lengthen, Error, Result};
-use crate::format::{expiry, flag, RecordHeader, Shape};
+use tuckbox_arena::hooks::{self, Point};
+use tuckbox_arena::Waiter;
+
+use crate::error::{lengthen, would_block, Error, Result};
+use crate::format::{expiry, flag, KeyHash, RecordHeader, Shape};
+use crate::invalidation::{rows, State};
 use crate::storage::Context;
-use crate::value::{Entry, Value};
+use crate::value::{Entry, FullEntry, Tags, Value};
 
 /// Where reads copy entries to. Reuse it: it grows to the largest record read and never shrinks.
 #[derive(Default)]
 pub struct Buffer {
     pub(crate) header: RecordHeader,
-    /// When the entry expires, [`expiry::NEVER_US`] if never.
+    /// When the entry's time to live ends, [`expiry::NEVER_US`] if never. 0 if it is missing for all
+    /// who do not ask for stale entries.
     pub(crate) expiry_us: u64,
     /// The sum of the record's content.
     pub(crate) content: u64,
@@ -73,15 +78,20 @@ impl Buffer {
     }
 
     /// Makes sure that the buffer can hold a large value.
-    pub(crate) fn reserve_value(&mut self, header: &RecordHeader) -> Result<()> {
+    fn reserve_value(&mut self, header: &RecordHeader, waiter: &dyn Waiter) -> Result<()> {
         self.is_in_output = false;
-        lengthen(&mut self.value, header.value_bytes as usize)
+        let (value, len_bytes) = (&mut self.value, header.value_bytes as usize);
+        let mut reserved = Ok(());
+        // It also clears the memory, which takes half a millisecond for each MiB.
+        waiter.finish(&mut || reserved = lengthen(value, len_bytes));
+        reserved
     }
 
     /// Has a large value filled in by a function that gets the record and the memory; whether that
     /// succeeded.
     pub(crate) fn fill_value(
         &mut self,
+        waiter: &dyn Waiter,
         mut fill: impl FnMut(&[u64], &mut [u8]) -> bool,
     ) -> Result<bool> {
         let header = self.header;
@@ -90,7 +100,7 @@ impl Buffer {
             self.is_in_output = true;
             return output.receive(len_bytes, &mut |memory| fill(&self.record, memory));
         }
-        self.reserve_value(&header)?;
+        self.reserve_value(&header, waiter)?;
         Ok(fill(&self.record, &mut self.value))
     }
 
@@ -105,8 +115,58 @@ impl Buffer {
         if !cx.has_bodies(&header, &self.record) {
             return Ok(false);
         }
-        self.reserve_value(&header)?;
+        if cx.is_too_long_now(&header) {
+            return Err(would_block());
+        }
+        self.reserve_value(&header, cx.arena.waiter())?;
         Ok(cx.load_bodies(&header, &self.record, &mut self.value))
+    }
+
+    /// Sets the end of the time to live of a long record whose expiry is set. False if its attributes
+    /// are damaged.
+    #[inline(never)]
+    pub(crate) fn judge(&mut self, cx: &Context) -> bool {
+        match self.header.attributes(&self.record) {
+            Ok(None) => {}
+            Ok(Some(attributes)) => {
+                hooks::reach(Point::RecordVerified);
+                let (state, fresh_end_us) = rows(cx).judge(&attributes, self.expiry_us);
+                self.expiry_us = if state == State::Fresh { fresh_end_us } else { 0 };
+            }
+            Err(_) => return false,
+        }
+        true
+    }
+
+    /// Judges the record in the buffer again. Whether it is stale; none if it is missing. Sets the end of
+    /// the time to live also if that has passed.
+    pub(crate) fn judge_full(&mut self, cx: &Context, hash: KeyHash) -> Option<bool> {
+        let expiry_us = self.header.expiry_us(&self.record, hash)?;
+        if cx.is_expired(expiry_us) {
+            return None;
+        }
+        self.expiry_us = expiry_us;
+        let Some(attributes) = self.header.attributes(&self.record).ok()? else {
+            return Some(false);
+        };
+        let (state, fresh_end_us) = rows(cx).judge(&attributes, expiry_us);
+        self.expiry_us = fresh_end_us;
+        match state {
+            State::Fresh => Some(false),
+            State::Stale => Some(true),
+            State::Missing | State::Damaged => None,
+        }
+    }
+
+    /// The entry that was read, with its attributes.
+    pub(crate) fn full_entry(&self, shape: &Shape, is_stale: bool) -> FullEntry<'_> {
+        let attributes = self.header.attributes(&self.record).ok().flatten();
+        FullEntry {
+            entry: self.entry(shape),
+            tags: attributes.map_or(Tags::default(), |attributes| attributes.tags),
+            is_stale,
+            made_us: attributes.and_then(|attributes| attributes.made_us),
+        }
     }
 
     /// The bytes of a large value, and whether they are in the output buffer.

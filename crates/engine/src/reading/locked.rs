@@ -5,6 +5,7 @@ use crate::error::{lengthen, Result};
 use crate::eviction::Eviction;
 use crate::format::{shard, KeyHash, Position, RecordHeader, Slot};
 use crate::index::Found;
+use crate::invalidation::{state_at, State};
 use crate::storage::{with_scratch, RECORD_BYTES};
 
 layer! {
@@ -20,6 +21,8 @@ pub struct Live {
     pub position: Position,
     /// Its record header.
     pub header: RecordHeader,
+    /// Whether it is missing for all who do not ask for stale entries.
+    pub is_stale: bool,
 }
 
 impl Live {
@@ -30,26 +33,47 @@ impl Live {
 }
 
 impl Entries<'_> {
-    /// Finds the entry of a key. Removes it and finds nothing if it has expired.
+    /// Finds the entry of a key, also a stale one. Removes it and finds nothing if it is missing.
     #[inline(always)]
-    pub fn find_key(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
+    pub fn find_kept(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
+        let mut live = self.find_any(key, hash)?;
+        match state_at(self, live.offset(), &live.header, hash) {
+            State::Fresh => return Some(live),
+            State::Stale => {
+                live.is_stale = true;
+                return Some(live);
+            }
+            State::Missing => self.remove_live(hash, &live, shard::EXPIRATIONS),
+            State::Damaged => self.drop_damaged(hash, &live.found, &live.header),
+        }
+        None
+    }
+
+    /// Finds the entry of a key, whatever its state.
+    #[inline(always)]
+    fn find_any(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
         let mut slots = self.slots_of(hash)?;
-        let live = loop {
+        loop {
             let found = slots.next()?;
             // Its lines arrive in parallel then.
             self.region().prefetch(found.slot.offset(), RECORD_BYTES);
             if let Some((position, header)) = self.locate_header(found.slot.offset()) {
                 if self.has_key(position, &header, key) {
-                    break Live { found, position, header };
+                    return Some(Live { found, position, header, is_stale: false });
                 }
             }
-        };
-        match self.expiry_us_at(live.offset(), &live.header, hash) {
-            Some(expiry_us) if !self.cx.is_expired(expiry_us) => return Some(live),
-            Some(_) => self.remove_live(hash, &live, shard::EXPIRATIONS),
-            None => self.drop_damaged(hash, &live.found, &live.header),
         }
-        None
+    }
+
+    /// The version of a key's entry, also of one that is missing. None if there is none, or it is
+    /// damaged.
+    #[cold]
+    pub fn last_version(&self, key: &[u8], hash: KeyHash) -> Option<u64> {
+        let live = self.find_any(key, hash)?;
+        with_scratch(|words| {
+            let (header, content) = self.load_valid(live.offset(), words, hash)?;
+            Some(header.version(content))
+        })
     }
 
     /// Removes an entry that has expired or is not wanted any more; `counter` counts that.
@@ -60,11 +84,11 @@ impl Entries<'_> {
         self.add_word(counter, 1);
     }
 
-    /// As [`Entries::find_key`], for callers that need a readable entry or its version: removes it
+    /// As [`Entries::find_kept`], for callers that need a readable entry or its version: removes it
     /// and finds nothing if it is damaged. Returns the version, too.
     #[inline(never)]
     pub fn find_valid(&self, key: &[u8], hash: KeyHash) -> Option<(Live, u64)> {
-        let live = self.find_key(key, hash)?;
+        let live = self.find_kept(key, hash)?;
         let version = with_scratch(|words| {
             let (header, content) = self.load_valid(live.offset(), words, hash)?;
             Some(header.version(content))
@@ -110,8 +134,8 @@ impl Entries<'_> {
             return Ok(false);
         };
         // Not the header that was found: it may have been overwritten since.
-        (buffer.header, buffer.content) = (header, content);
-        buffer.expiry_us = header.expiry_us(&buffer.record, hash).unwrap_or_default();
-        buffer.load_large_value(self.cx)
+        let expiry_us = header.expiry_us(&buffer.record, hash).unwrap_or_default();
+        (buffer.header, buffer.content, buffer.expiry_us) = (header, content, expiry_us);
+        Ok(buffer.judge(self.cx) && buffer.load_large_value(self.cx)?)
     }
 }

@@ -25,7 +25,7 @@ use tuckbox_arena::{Counter, OwnerId};
 use super::buffer::Buffer;
 use super::locked::Entries;
 use super::steps::{self, Copied, CopyError, CopyResult, Located, Seen};
-use crate::error::{Error, Result};
+use crate::error::{would_block, Error, Result};
 use crate::eviction::{sample_hit, Eviction};
 use crate::format::{flag, shard, IndexState, KeyHash, RecordPlace, Sequence};
 use crate::index::Lookup;
@@ -103,6 +103,8 @@ impl<'a> Reader<'a> {
             Attempt::Found => Ok(true),
             Attempt::Missing => Ok(false),
             Attempt::Changed => self.read_under_lock(key, hash, buffer),
+            // A brief operation gives up like one without memory, and is repeated at leisure.
+            Attempt::NoMemory(_) if self.arena.waiter().brief().is_some() => Err(would_block()),
             Attempt::NoMemory(wanted_bytes) => Err(Error::OutOfMemory { wanted_bytes }),
         };
         result.map_err(|error| buffer.refusal = Some(error)).ok()
@@ -126,7 +128,7 @@ impl<'a> Reader<'a> {
             }
             Err(error) => return Err(error),
         };
-        match shard.find_key(key, hash) {
+        match shard.find_kept(key, hash) {
             Some(live) => shard.copy_entry(&live, hash, buffer),
             None => Ok(false),
         }
@@ -298,7 +300,12 @@ impl<'a> Reader<'a> {
         if !self.has_bodies(&header, &buffer.record) {
             return Some(self.changed_or_missing(seen));
         }
-        match buffer.fill_value(|record, value| self.load_bodies(&header, record, value)) {
+        if self.is_too_long_now(&header) {
+            return Some(Attempt::NoMemory(header.value_bytes as usize));
+        }
+        match buffer.fill_value(self.arena.waiter(), |record, value| {
+            self.load_bodies(&header, record, value)
+        }) {
             Ok(true) => None,
             Ok(false) => Some(self.changed_or_missing(seen)),
             Err(_) => Some(Attempt::NoMemory(header.value_bytes as usize)),
@@ -388,7 +395,32 @@ impl<'a> Reader<'a> {
         let Copied { header, content, .. } = *copied;
         let Some(expiry_us) = header.expiry_us(&buffer.record, hash) else { return false };
         (buffer.header, buffer.content, buffer.expiry_us) = (header, content, expiry_us);
-        steps::has_its_checksum(copied, &self.hasher, hash)
+        let is_sound = steps::has_its_checksum(copied, &self.hasher, hash);
+        if header.has(flag::LONG) && is_sound {
+            return buffer.judge(&self);
+        }
+        is_sound
+    }
+
+    /// As [`Reader::find_hashed`]. Whether the entry is stale; none if there is none, or it is stale
+    /// and the caller does not accept that.
+    pub(crate) fn find_full(
+        self,
+        owner: Option<OwnerId>,
+        key: &[u8],
+        hash: KeyHash,
+        accepts_stale: bool,
+        buffer: &mut Buffer,
+    ) -> Result<Option<bool>> {
+        let found = self.read(key, hash, buffer, owner.is_some())?;
+        let is_stale = if found { buffer.judge_full(&self, hash) } else { None };
+        let accepted = is_stale.filter(|is_stale| accepts_stale || !is_stale);
+        match (accepted, owner) {
+            (Some(_), Some(owner)) => self.arena.count_read(owner, Counter::Hits),
+            (Some(_), None) => {}
+            (None, _) => self.note_miss(owner)?,
+        }
+        Ok(accepted)
     }
 
     /// Reads an entry into the buffer, for callers that have the hash and the owner for this handle's

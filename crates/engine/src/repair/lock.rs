@@ -7,7 +7,7 @@ use std::time::Duration;
 use tuckbox_arena::{Acquired, Error as ArenaError, PathStatus};
 
 use super::audit::Audit;
-use crate::error::{Error, Result};
+use crate::error::{would_block, Error, Result};
 use crate::format::shard;
 use crate::index::Index;
 use crate::storage::{Context, Shard};
@@ -56,6 +56,10 @@ pub fn check_path(cx: &Context, limit: Duration) -> Result<()> {
 #[cold]
 #[inline(never)]
 fn not_in_place(cx: &Context, status: PathStatus, limit: Duration) -> Error {
+    if cx.arena.waiter().brief().is_some() {
+        cx.arena.forget_path_check();
+        return would_block();
+    }
     if is_hidden(cx) {
         return cx.arena.mark_superseded().into();
     }
@@ -112,6 +116,9 @@ fn check_once_per_boot(shard: Shard<'_>) -> Result<Index<'_>> {
 #[cold]
 #[inline(never)]
 fn check_now(shard: Index<'_>) -> Result<Index<'_>> {
+    if shard.arena().waiter().brief().is_some() {
+        return Err(would_block());
+    }
     reveal_or_leave(&shard)?;
     Audit(&shard).check_tables();
     Ok(shard)

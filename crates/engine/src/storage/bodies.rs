@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::region::fence;
 use tuckbox_arena::segments::Owner;
+use tuckbox_arena::BRIEF_BYTES;
 
 use super::context::Context;
 use super::scratch::with_scratch;
@@ -23,6 +24,11 @@ impl Context {
     pub(crate) fn has_bodies(&self, header: &RecordHeader, record: &[u64]) -> bool {
         header.bodies(record).all(|body| self.body_segment(body).is_some())
             && header.body_count <= u64::from(self.arena.segments_present())
+    }
+
+    /// Whether a value is too long for the present operation of this thread, which must be brief.
+    pub fn is_too_long_now(&self, header: &RecordHeader) -> bool {
+        header.value_bytes > BRIEF_BYTES as u64 && self.arena.waiter().brief().is_some()
     }
 
     /// Copies a large value into the first bytes of `value`, from its bodies and from the rest in

@@ -1,6 +1,7 @@
 //! What every part of the engine needs of an open cache: its shared memory, its measures, its hash
 //! and its limits. Must not know any operation.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tuckbox_arena::Arena;
@@ -14,16 +15,23 @@ pub struct Context {
     pub(crate) arena: Arena,
     pub(crate) shape: Shape,
     pub(crate) hasher: Hasher,
+    /// For names of tags and namespaces. By the cache's id, which every copy of the file keeps.
+    pub(crate) name_hasher: Hasher,
     /// The longest time that a write waits for a lock.
     pub(crate) lock_limit: Duration,
+    /// Tells this open file from every other one of this process: a copy of a cache keeps its id.
+    pub(crate) serial: u64,
 }
 
 impl Context {
     /// The context of an open file.
     pub(crate) fn new(arena: Arena, config: &Config) -> Context {
+        static OPENED: AtomicU64 = AtomicU64::new(0);
         Context {
+            serial: OPENED.fetch_add(1, Ordering::Relaxed),
             shape: Shape::new(arena.geometry()),
             hasher: Hasher::new(arena.identity().hash_key),
+            name_hasher: Hasher::new(arena.identity().cache_id),
             lock_limit: config.lock_limit,
             arena,
         }
@@ -65,6 +73,14 @@ impl Context {
         }
     }
 
+    /// Checks tags, before anything is touched.
+    pub(crate) fn check_tags(&self, tags: &[&str]) -> Result<()> {
+        if tags.len() > crate::TAGS_MAX {
+            return Err(Error::TooManyTags { count: tags.len(), most: crate::TAGS_MAX });
+        }
+        tags.iter().try_for_each(|tag| check_tag(tag))
+    }
+
     /// When an entry with this time to live expires; none if never.
     pub(crate) fn expiry_of(&self, ttl: Ttl) -> Option<u64> {
         match ttl {
@@ -102,5 +118,13 @@ impl Context {
         (0..self.shape.shard_count)
             .map(|index| self.arena.region().get(self.arena.geometry().shard_at(index) + word))
             .fold(0, u64::wrapping_add)
+    }
+}
+
+/// Checks the length of a tag.
+pub fn check_tag(tag: &str) -> Result<()> {
+    match tag.len() {
+        1..=crate::TAG_BYTES_MAX => Ok(()),
+        len_bytes => Err(Error::TagLength { len_bytes, most_bytes: crate::TAG_BYTES_MAX }),
     }
 }

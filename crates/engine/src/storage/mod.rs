@@ -4,13 +4,14 @@
 mod bodies;
 mod context;
 mod directory;
+mod invalidations;
 mod logs;
 mod records;
 mod scratch;
 mod segments;
 mod shard;
 
-pub use self::context::Context;
+pub use self::context::{check_tag, Context};
 pub use self::logs::{Need, Reservation};
 pub use self::records::{RECORD_BYTES, RECORD_START_WORDS};
 pub use self::scratch::with_scratch;

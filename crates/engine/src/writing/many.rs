@@ -5,11 +5,11 @@
 //! and costs at most one entry.
 
 use super::store::{Store, Storing, Tries, DRAFT_WORDS};
-use super::write::{Condition, InPlace};
+use super::write::InPlace;
 use crate::error::{lengthen, reserve, Result};
-use crate::format::layout::record::WORDS_MAX;
-use crate::format::{Draft, KeyHash};
-use crate::value::{Ttl, Value};
+use crate::format::layout::{attribute, record::WORDS_MAX};
+use crate::format::{Draft, KeyHash, NewAttributes};
+use crate::value::{Attributes, Condition, Ttl, Value};
 
 /// Most entries stored under one lock.
 const GROUP: usize = 16;
@@ -17,6 +17,10 @@ const GROUP: usize = 16;
 const SHORT_BYTES: usize = 4096;
 /// Words of the longest record of a shorter entry.
 const SHORT_WORDS: usize = SHORT_BYTES / 8 + WORDS_MAX as usize + 1;
+/// More words if it has attributes.
+const ATTRIBUTE_WORDS: usize = (attribute::WORDS_MAX + attribute::TAGS_BYTES_MAX / 8) as usize;
+/// When the entries expire, and the attributes that they have.
+type Common<'a> = (Option<u64>, Option<NewAttributes<'a>>);
 
 impl Store<'_> {
     /// Stores values, replacing present ones, shard by shard, each shard in the order of `entries`.
@@ -29,8 +33,13 @@ impl Store<'_> {
         self,
         entries: &[(&[u8], Value<'_>)],
         ttl: Ttl,
+        attributes: &Attributes<'_>,
         rest: &mut Vec<usize>,
     ) -> Result<()> {
+        let common: Common<'_> = match self.new_attributes(ttl, attributes)? {
+            Some((expiry_us, attributes)) => (expiry_us, Some(attributes)),
+            None => (self.expiry_of(ttl), None),
+        };
         // Linked lists of the places of each shard, in order.
         let (mut firsts, mut places) = (Vec::new(), Vec::new());
         lengthen(&mut firsts, self.shape.shard_count as usize)?;
@@ -45,7 +54,7 @@ impl Store<'_> {
         for index in 0..firsts.len() {
             while firsts[index].is_some() {
                 let next = &mut firsts[index];
-                if let Err(error) = self.set_group(index as u64, next, entries, &places, ttl) {
+                if let Err(error) = self.set_group(index as u64, next, entries, &places, &common) {
                     reserve(rest, entries.len())?;
                     for mut next in firsts {
                         while let Some(place) = next {
@@ -69,15 +78,15 @@ impl Store<'_> {
         next: &mut Option<usize>,
         entries: &[(&[u8], Value<'_>)],
         places: &[(KeyHash, Option<usize>)],
-        ttl: Ttl,
+        (expiry_us, attributes): &Common<'_>,
     ) -> Result<()> {
         // Before a lock is taken, because nothing is allocated under it.
         let mut spare = DRAFT_WORDS.take();
-        if spare.len() < SHORT_WORDS {
-            lengthen(&mut spare, SHORT_WORDS)?;
+        let words = SHORT_WORDS + if attributes.is_some() { ATTRIBUTE_WORDS } else { 0 };
+        if spare.len() < words {
+            lengthen(&mut spare, words)?;
         }
         DRAFT_WORDS.set(spare);
-        let expiry_us = self.expiry_of(ttl);
         let mut held = None;
         for _ in 0..GROUP {
             let Some(place) = *next else { break };
@@ -91,7 +100,9 @@ impl Store<'_> {
                 held => held,
             };
             let mut spare = DRAFT_WORDS.take();
-            let draft = Draft::new(key, hash, value, expiry_us, &self.shape, &mut spare)?;
+            let attributes = attributes.as_ref();
+            let draft =
+                Draft::new(key, hash, value, *expiry_us, attributes, &self.shape, &mut spare)?;
             let condition = Condition::Always;
             let mut storing = Storing { key, draft, condition, tries };
             let stored = match shard {

@@ -7,4 +7,4 @@ mod store;
 mod write;
 
 pub use self::store::Store;
-pub use self::write::Condition;
+pub use self::write::Writer;

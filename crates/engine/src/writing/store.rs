@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 use tuckbox_arena::{Error as ArenaError, OperationGuard};
 
 use super::bodies;
-use super::write::{Condition, InPlace, Writer};
+use super::write::{InPlace, Writer};
 use crate::error::{Error, Result};
 use crate::eviction::{IfStuck, EVICTION_BATCH};
-use crate::format::{shard, Body, Draft, KeyHash};
+use crate::format::{expiry, shard, Body, Draft, KeyHash, NewAttributes};
+use crate::invalidation::rows;
 use crate::reading::Live;
 use crate::repair::{lock, Audit};
 use crate::storage::{Context, Need};
-use crate::value::{Ttl, Value};
+use crate::value::{Attributes, Condition, Terms, Ttl, Value};
 
 /// Eviction batches in other shards before a write gives up, if its own shard has nothing to evict.
 const BATCHES_WITHOUT_GAIN: u64 = 1_000;
@@ -62,7 +63,7 @@ pub(super) struct Tries {
 pub(super) struct Storing<'a> {
     pub(super) key: &'a [u8],
     pub(super) draft: Draft<'a>,
-    pub(super) condition: Condition,
+    pub(super) condition: Condition<'a>,
     pub(super) tries: Tries,
 }
 
@@ -96,26 +97,100 @@ impl<'a> Store<'a> {
 
     /// Locks the shard of a key and finds its entry.
     pub(crate) fn lock_key(self, key: &[u8]) -> Result<(Writer<'a>, KeyHash, Option<Live>)> {
+        let (shard, hash, live) = self.lock_kept(key)?;
+        Ok((shard, hash, live.filter(|live| !live.is_stale)))
+    }
+
+    /// As [`Store::lock_key`]; also finds a stale entry.
+    pub(crate) fn lock_kept(self, key: &[u8]) -> Result<(Writer<'a>, KeyHash, Option<Live>)> {
         self.check_lengths(key, None)?;
         let hash = self.hasher.key(key);
         let shard = self.lock(hash.shard(self.shape.shard_count))?;
-        let live = shard.find_key(key, hash);
+        let live = shard.find_kept(key, hash);
         Ok((shard, hash, live))
     }
 
-    /// Stores a value if the condition holds. Whether it was stored.
+    /// Stores a value without attributes if the condition holds. Whether it was stored.
     pub(crate) fn store(
         self,
         key: &[u8],
         value: Value<'_>,
         ttl: Ttl,
-        condition: Condition,
+        condition: Condition<'_>,
     ) -> Result<bool> {
         self.check_lengths(key, Some(value))?;
         let hash = self.hasher.key(key);
         let expiry_us = self.expiry_of(ttl);
         let mut spare = DRAFT_WORDS.take();
-        let draft = Draft::new(key, hash, value, expiry_us, &self.shape, &mut spare)?;
+        let draft = Draft::new(key, hash, value, expiry_us, None, &self.shape, &mut spare)?;
+        self.store_draft(key, draft, condition)
+    }
+
+    /// As [`Store::store`], on any terms.
+    #[inline(never)]
+    pub(crate) fn store_on(self, key: &[u8], value: Value<'_>, terms: &Terms<'_>) -> Result<bool> {
+        let attributes = self.new_attributes(terms.ttl, &terms.attributes)?;
+        let (expiry_us, attributes) = match &attributes {
+            Some((expiry_us, attributes)) => (*expiry_us, Some(attributes)),
+            None => (self.expiry_of(terms.ttl), None),
+        };
+        let expiry_us = match terms.keeps_ttl {
+            true => Some(expiry_us.unwrap_or(expiry::NEVER_US)),
+            false => expiry_us,
+        };
+        self.store_copy(key, value, expiry_us, attributes, terms.keeps_ttl, terms.condition)
+    }
+
+    /// Stores a value with this expiry and these attributes.
+    pub(crate) fn store_copy(
+        self,
+        key: &[u8],
+        value: Value<'_>,
+        expiry_us: Option<u64>,
+        attributes: Option<&NewAttributes<'_>>,
+        keeps_expiry: bool,
+        condition: Condition<'_>,
+    ) -> Result<bool> {
+        self.check_lengths(key, Some(value))?;
+        let hash = self.hasher.key(key);
+        let mut spare = DRAFT_WORDS.take();
+        let mut draft =
+            Draft::new(key, hash, value, expiry_us, attributes, &self.shape, &mut spare)?;
+        draft.keeps_expiry = keeps_expiry;
+        self.store_draft(key, draft, condition)
+    }
+
+    /// When an entry with attributes expires, and what its record says of them. None if there are no
+    /// attributes.
+    ///
+    /// # Errors
+    /// A tag is too long, or there are too many.
+    pub(super) fn new_attributes<'t>(
+        self,
+        ttl: Ttl,
+        attributes: &Attributes<'t>,
+    ) -> Result<Option<(Option<u64>, NewAttributes<'t>)>> {
+        if attributes.are_none() {
+            return Ok(None);
+        }
+        self.check_tags(attributes.tags)?;
+        let end_us = self.expiry_of(ttl);
+        let longer_us = match attributes.stale {
+            None => 0,
+            Some(Ttl::Never) => crate::EXPIRY_US_MAX,
+            Some(Ttl::Us(us)) => us,
+        };
+        // An entry that never expires stays fresh; a later ttl may end that.
+        let expiry_us = end_us.map(|us| us.saturating_add(longer_us).min(crate::EXPIRY_US_MAX));
+        let stale_us = end_us.zip(expiry_us).map_or(longer_us, |(end_us, us)| us - end_us);
+        // At least 1: the clock shows 0 only if the file's memory was replaced by zeros.
+        let stamp = attributes.stamp.unwrap_or_else(|| rows(self.0).stamp()).max(1);
+        let (tags, made_us) = (attributes.tags, attributes.made_us);
+        Ok(Some((expiry_us, NewAttributes { tags, stale_us, made_us, stamp })))
+    }
+
+    #[inline(always)]
+    fn store_draft(self, key: &[u8], draft: Draft<'_>, condition: Condition<'_>) -> Result<bool> {
         let mut storing = Storing { key, draft, condition, tries: Tries::default() };
         // Nearly always the first attempt succeeds. Everything else is in functions of its own.
         let stored = match storing.draft.header().body_count {

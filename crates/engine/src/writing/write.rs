@@ -8,6 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use tuckbox_arena::hooks::{self, Point};
+use tuckbox_arena::mutants;
 use tuckbox_arena::region::fence;
 
 use crate::error::{Error, Result};
@@ -18,19 +19,7 @@ use crate::format::{
 use crate::index::Index;
 use crate::reading::{Entries, Live};
 use crate::storage::{with_scratch, Need};
-
-/// The condition for storing a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Condition {
-    /// Always.
-    Always,
-    /// Only if there is no entry.
-    Absent,
-    /// Only if there is one.
-    Present,
-    /// Only if there is one of this version.
-    Version(u64),
-}
+use crate::value::{Basis, Condition};
 
 /// The result of storing without a new record.
 pub enum InPlace {
@@ -55,25 +44,40 @@ impl<'a> From<Index<'a>> for Writer<'a> {
 impl Writer<'_> {
     /// Stores a draft if the condition holds and it fits into the existing record.
     #[inline(always)]
-    pub fn put_in_place(&self, key: &[u8], draft: &mut Draft<'_>, condition: Condition) -> InPlace {
+    pub fn put_in_place(
+        &self,
+        key: &[u8],
+        draft: &mut Draft<'_>,
+        condition: Condition<'_>,
+    ) -> InPlace {
+        if let Condition::Unchanged(basis) = condition {
+            if !self.is_unchanged(key, draft.hash, basis) {
+                return InPlace::Done(false);
+            }
+        }
         let (live, version) = match condition {
             // The old entry is replaced, whatever it holds.
-            Condition::Always => (self.find_key(key, draft.hash), 0),
+            Condition::Always => (self.find_kept(key, draft.hash), 0),
             _ => match self.find_valid(key, draft.hash) {
                 Some((live, version)) => (Some(live), version),
                 None => (None, 0),
             },
         };
+        let is_present = || live.as_ref().is_some_and(|live| !live.is_stale);
         let holds = match condition {
             Condition::Always => true,
-            Condition::Absent => live.is_none(),
-            Condition::Present => live.is_some(),
-            Condition::Version(wanted) => live.is_some() && version == wanted,
+            Condition::Absent => !is_present(),
+            Condition::Present => is_present(),
+            Condition::Version(wanted) => is_present() && version == wanted,
+            Condition::Unchanged(_) => true,
         };
         if !holds {
             return InPlace::Done(false);
         }
         if let Some(live) = &live {
+            if draft.keeps_expiry {
+                self.keep_expiry(live, draft);
+            }
             self.sample_overwrite(draft.hash, draft.header());
             if self.can_rewrite(live, draft) {
                 self.rewrite(live, draft);
@@ -82,6 +86,43 @@ impl Writer<'_> {
             }
         }
         InPlace::NotEnough(live)
+    }
+
+    /// Gives a draft the expiry of the present entry, unless that is stale.
+    #[cold]
+    fn keep_expiry(&self, live: &Live, draft: &mut Draft<'_>) {
+        let expiry_us = self.expiry_us_at(live.offset(), &live.header, draft.hash);
+        let Some(expiry_us) = expiry_us.filter(|_| !live.is_stale) else { return };
+        let expiry_us = match expiry_us {
+            expiry::NEVER_US => expiry_us,
+            // Without the time for which the old one would be kept as a stale one, and with that of
+            // the new one.
+            expiry_us => expiry_us
+                .saturating_sub(self.stale_us_at(live.offset(), &live.header))
+                .saturating_add(draft.stale_us())
+                .min(crate::EXPIRY_US_MAX),
+        };
+        draft.set_expiry(expiry_us);
+    }
+
+    /// How long the entry at a place is kept as a stale one; 0 if not at all.
+    pub(crate) fn stale_us_at(&self, offset: u64, header: &RecordHeader) -> u64 {
+        with_scratch(|words| {
+            let is_loaded = header.has(flag::LONG) && self.load_part(offset, header.key_at, words);
+            let attributes = if is_loaded { header.attributes(words).ok().flatten() } else { None };
+            attributes.map_or(0, |attributes| attributes.stale_us)
+        })
+    }
+
+    /// Whether a value that was made on this basis may be stored now. An entry that is missing may
+    /// have been evicted or have expired: its removal on request would have moved the counter.
+    #[cold]
+    fn is_unchanged(&self, key: &[u8], hash: KeyHash, basis: &Basis) -> bool {
+        // Before it is collected: an entry that was stored since may have expired already.
+        let last = self.last_version(key, hash);
+        (self.invalidations(hash) == basis.invalidations || mutants::is_on("no-lease-counter"))
+            && (self.word(shard::EPOCH) == basis.epoch || mutants::is_on("no-lease-epoch"))
+            && (last.is_none() || last == basis.version || mutants::is_on("no-lease-version"))
     }
 
     /// Stores a draft as a new record, replacing the key's present one if there is one. None if
@@ -114,7 +155,7 @@ impl Writer<'_> {
         let place = self.cx.record_place(reservation.position);
         let version = self.next_version();
         let slot = Slot::new(place.offset, draft.hash.tag(), bits);
-        if tuckbox_arena::mutants::is_on("early-publication") {
+        if mutants::is_on("early-publication") {
             self.store_slot(slot_at, slot);
         }
         let words = draft.finish(version, place, &self.cx.hasher);
@@ -160,7 +201,7 @@ impl Writer<'_> {
     fn begin_rewrite(&self, intent: u64, offset: u64, sequence: u64) {
         self.set_word(shard::INTENT, intent);
         fence(Ordering::Release);
-        if !tuckbox_arena::mutants::is_on("no-busy") {
+        if !mutants::is_on("no-busy") {
             self.region().store(offset, Sequence(sequence).with_busy().0, Ordering::Release);
         }
         fence(Ordering::Release);
@@ -207,9 +248,11 @@ impl Writer<'_> {
         })
     }
 
-    /// Gives an entry another expiry. None if there was no space for a longer record, or the entry
+    /// Gives an entry another time to live. It is kept as a stale one as long as before. None if there was no space for a longer record, or the entry
     /// was damaged and was removed.
     pub fn set_expiry(&self, live: &Live, hash: KeyHash, expiry_us: Option<u64>) -> Option<()> {
+        let stale_us = self.stale_us_at(live.offset(), &live.header);
+        let expiry_us = expiry_us.map(|us| us.saturating_add(stale_us).min(crate::EXPIRY_US_MAX));
         if live.header.has(flag::EXPIRY) {
             // The race: a reader loads the expiry during this store, or the writer dies. It is one
             // word with its own check, so both see the old or the new expiry.

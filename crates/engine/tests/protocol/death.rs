@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::hooks::Point;
-use tuckbox_engine::{Buffer, Cache, Ttl, Value};
+use tuckbox_engine::{Attributes, Begin, Buffer, Cache, Ttl, Value};
 use tuckbox_testkit::watchdog::Watchdog;
 
 use super::{assert_sound, look, name, nth, points_of, store, twins, Seen, Stopped};
@@ -26,6 +26,7 @@ enum Act {
     Touch,
     Delete,
     Pop,
+    Make(usize),
     Clear,
     Expire,
     Check,
@@ -43,7 +44,7 @@ type State = BTreeMap<usize, Seen>;
 fn follow(state: &mut State, number: usize, step: Step) {
     let (key, sequence) = (step.key, number as u64);
     match step.act {
-        Act::Set(_) | Act::CompareAndSet(_) => {
+        Act::Set(_) | Act::CompareAndSet(_) | Act::Make(_) => {
             state.insert(key, Seen::Value(sequence));
         }
         Act::Add => {
@@ -81,6 +82,14 @@ fn perform(cache: &Cache, number: usize, step: Step) {
             if !cache.compare_and_set(&key, Value::bytes(&value), Ttl::Never, version).unwrap() {
                 store(cache, step.key, sequence, len);
             }
+        }
+        Act::Make(len) => {
+            let Begin::Lease(token, _) = cache.begin(&key, true, &mut buffer).unwrap() else {
+                panic!("nobody else makes it")
+            };
+            let value = super::stamped(step.key, sequence, len);
+            let (value, none) = (Value::bytes(&value), Attributes::default());
+            assert!(cache.finish(&token, &key, value, Ttl::Never, &none).unwrap());
         }
         Act::Incr => {
             cache.incr(&key, 1, Some(0), far).unwrap();
@@ -121,6 +130,9 @@ fn roomy_workload() -> Vec<Step> {
             step(1000 + key, Act::Touch);
             step(2000 + key, Act::Add);
             step(2000 + key, Act::Delete);
+            step(2000 + key, Act::Make(60));
+            step(key, Act::Make(60));
+            step(2000 + key, Act::Pop);
             step(key, Act::Touch);
         }
         // Longer than a segment, longer than a part of one, and short again.
@@ -330,6 +342,9 @@ fn a_death_anywhere_costs_at_most_the_entry_being_written() {
         Point::MoveCopied,
         Point::GenerationBumped,
         Point::BodyBuilt,
+        Point::Invalidated,
+        Point::MakerNamed,
+        Point::ClaimReleased,
     ] {
         assert!(points.contains(&point), "{point:?} was not reached");
     }

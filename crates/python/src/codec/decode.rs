@@ -12,20 +12,27 @@ use pyo3::types::{
 };
 use tuckbox_engine::Value;
 
+use super::whole::decode_compressed;
 use super::{code, imported, moments, DEPTH_MAX};
 use crate::errors::classes::EntryCorrupt;
 use crate::errors::Quick;
-use crate::{keys, varint};
+use crate::objects::{Entry, Objects};
+use crate::{keys, varint, waiter};
 
-/// Decodes a value.
+/// Decodes the value of an entry, which is only looked at if the value is not plain.
 ///
 /// # Errors
-/// `EntryCorrupt` if the bytes are not an encoded value.
+/// `EntryCorrupt` if the bytes are not an encoded value, or may not be decoded.
 #[inline(always)]
-pub fn decode<'py>(py: Python<'py>, value: Value<'_>) -> Quick<Bound<'py, PyAny>> {
+pub fn decode<'py, 'e>(
+    py: Python<'py>,
+    value: Value<'_>,
+    entry: impl FnOnce() -> Entry<'e>,
+) -> Quick<Bound<'py, PyAny>> {
     match value {
         Value::Bytes { tag: code::BYTES, bytes } => Ok(PyBytes::new(py, bytes).into_any()),
-        Value::Bytes { tag, bytes } => decode_other(py, tag, bytes),
+        Value::Bytes { tag: code::STR, bytes } => decode_str(py, bytes),
+        Value::Bytes { tag, bytes } => decode_other(py, tag, bytes, entry()),
         Value::Int(number) => decode_int(py, number),
     }
 }
@@ -36,21 +43,40 @@ fn decode_int(py: Python<'_>, number: i64) -> Quick<Bound<'_, PyAny>> {
 }
 
 #[inline(never)]
-fn decode_other<'py>(py: Python<'py>, tag: u8, bytes: &[u8]) -> Quick<Bound<'py, PyAny>> {
-    let decoded = match tag {
-        code::STR => PyString::from_bytes(py, bytes).map(Bound::into_any),
-        _ => decode_item(py, tag, bytes),
-    };
-    decoded.map_err(|error| as_corrupt(py, error).into())
+fn decode_str<'py>(py: Python<'py>, bytes: &[u8]) -> Quick<Bound<'py, PyAny>> {
+    let text = PyString::from_bytes(py, bytes).map(Bound::into_any);
+    text.map_err(|error| as_corrupt(py, error).into())
 }
 
-fn decode_item<'py>(py: Python<'py>, tag: u8, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    let decoder = Decoder { rest: Cell::new(bytes), items_left: Cell::new(bytes.len()) };
-    let value = decoder.item_of(py, tag, 0)?;
-    if decoder.rest.get().is_empty() {
-        return Ok(value);
+#[inline(never)]
+fn decode_other<'py>(
+    py: Python<'py>,
+    tag: u8,
+    bytes: &[u8],
+    entry: Entry<'_>,
+) -> Quick<Bound<'py, PyAny>> {
+    match (tag, entry.objects) {
+        (code::PICKLED..=code::COMPRESSED, None) => Err(corrupt("it is no plain value").into()),
+        // The exceptions of a codec, and of a pickle, are those of the user's own code.
+        (code::PICKLED..=code::CUSTOM, Some(objects)) => Ok(objects.decode(py, tag, bytes, entry)?),
+        (code::COMPRESSED, Some(objects)) => decode_compressed(py, bytes, objects, entry),
+        (_, objects) => Ok(decode_item(py, tag, bytes, objects)?),
     }
-    Err(corrupt("it has extra bytes at its end"))
+}
+
+fn decode_item<'py>(
+    py: Python<'py>,
+    tag: u8,
+    bytes: &[u8],
+    objects: Option<&Objects>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (rest, items_left) = (Cell::new(bytes), Cell::new(bytes.len()));
+    let decoder = Decoder { rest, items_left, objects, raised: Cell::new(None) };
+    match decoder.item_of(py, tag, 0) {
+        Ok(value) if decoder.rest.get().is_empty() => Ok(value),
+        Ok(_) => Err(corrupt("it has extra bytes at its end")),
+        Err(error) => Err(decoder.raised.take().unwrap_or_else(|| as_corrupt(py, error))),
+    }
 }
 
 /// Converts exceptions of Python about impossible values, such as month 13, to `EntryCorrupt`.
@@ -80,12 +106,20 @@ pub struct Decoder<'b> {
     /// How many more items all containers together may have. An item takes at least one byte, so
     /// nested containers cannot each claim all the bytes that are left.
     items_left: Cell<usize>,
+    /// What knows the registered types.
+    objects: Option<&'b Objects>,
+    /// What it raised, to pass on as it is.
+    raised: Cell<Option<PyErr>>,
 }
+
+/// Other threads may run once in this many items of a container: decoding needs the GIL.
+const ITEMS_AT_ONCE: usize = 4096;
 
 /// The next item, decoded when Python asks for it, so that a list is filled as it is decoded.
 struct Next<'d, 'b> {
     decoder: &'d Decoder<'b>,
     depth: usize,
+    index: usize,
 }
 
 impl<'py> IntoPyObject<'py> for Next<'_, '_> {
@@ -95,6 +129,7 @@ impl<'py> IntoPyObject<'py> for Next<'_, '_> {
 
     #[inline]
     fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let_others_run_at(py, self.index);
         self.decoder.item(py, self.depth)
     }
 }
@@ -153,7 +188,7 @@ impl<'b> Decoder<'b> {
     }
 
     fn items(&self, count: usize, depth: usize) -> impl ExactSizeIterator<Item = Next<'_, 'b>> {
-        (0..count).map(move |_| Next { decoder: self, depth: depth + 1 })
+        (0..count).map(move |index| Next { decoder: self, depth: depth + 1, index })
     }
 
     fn item<'py>(&self, py: Python<'py>, depth: usize) -> PyResult<Bound<'py, PyAny>> {
@@ -170,7 +205,8 @@ impl<'b> Decoder<'b> {
 
     /// Decodes the rest of an item whose code was taken. It is nested in `depth` containers.
     fn item_of<'py>(&self, py: Python<'py>, code: u8, depth: usize) -> PyResult<Bound<'py, PyAny>> {
-        if (code::LIST..=code::FROZENSET).contains(&code) && depth == DEPTH_MAX {
+        let is_container = matches!(code, code::LIST..=code::FROZENSET | code::REGISTERED);
+        if is_container && depth == DEPTH_MAX {
             return Err(corrupt("its containers are nested too deeply"));
         }
         match code {
@@ -215,14 +251,29 @@ impl<'b> Decoder<'b> {
             code::TIMEDELTA => Ok(moments::take_delta(py, self)?.into_any()),
             code::DECIMAL => imported::decimal(py)?.call1((self.text(py)?,)),
             code::UUID => self.uuid(py),
+            code::REGISTERED => self.registered(py, depth),
             _ => Err(corrupt("this version does not know its type")),
         }
+    }
+
+    /// Decodes an object of a registered type.
+    fn registered<'py>(&self, py: Python<'py>, depth: usize) -> PyResult<Bound<'py, PyAny>> {
+        let name = self.text(py)?;
+        let objects = self.objects.ok_or_else(|| corrupt("it is no plain value"))?;
+        let pass_on = |error: PyErr| {
+            self.raised.set(Some(error));
+            too_short()
+        };
+        let make = objects.maker(&name).map_err(pass_on)?;
+        let state = self.item(py, depth + 1)?;
+        make.call1((state,)).map_err(pass_on)
     }
 
     fn dict<'py>(&self, py: Python<'py>, depth: usize) -> PyResult<Bound<'py, PyAny>> {
         let count = self.count(2)?;
         let dict = PyDict::new(py);
-        for _ in 0..count {
+        for index in 0..count {
+            let_others_run_at(py, index);
             let key = self.item(py, depth + 1)?;
             let value = self.item(py, depth + 1)?;
             dict.set_item(key, value)?;
@@ -246,6 +297,13 @@ impl<'b> Decoder<'b> {
             arguments.set_item(intern!(py, "is_safe"), safe)?;
         }
         imported::uuid(py)?.call((), Some(&arguments))
+    }
+}
+
+#[inline(always)]
+fn let_others_run_at(py: Python<'_>, index: usize) {
+    if index % ITEMS_AT_ONCE == ITEMS_AT_ONCE - 1 {
+        waiter::let_others_run(py);
     }
 }
 

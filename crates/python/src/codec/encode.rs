@@ -1,15 +1,17 @@
 //! Encoding of values.
 
+use pyo3::buffer::PyBuffer;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyDate, PyDateTime, PyDelta, PyDict, PyFloat, PyFrozenSet, PyInt,
-    PyList, PySet, PyString, PyTime, PyTuple,
+    PyList, PyMemoryView, PySet, PyString, PyTime, PyTuple,
 };
 use tuckbox_engine::Value;
 
 use super::refusal::{Cause, Refusal};
 use super::{code, imported, moments, DEPTH_MAX};
+use crate::objects::Objects;
 use crate::{keys, names, numbers, varint};
 
 /// Returns a value that needs no encoding: a plain `bytes`, `str` or 64-bit `int`.
@@ -28,11 +30,13 @@ pub fn encode_plain<'a>(value: &'a Bound<'_, PyAny>) -> Option<Value<'a>> {
 
 /// What a cache accepts.
 #[derive(Clone, Copy)]
-pub struct Rules {
+pub struct Rules<'o> {
     /// The longest value, in bytes.
     pub bytes_max: usize,
     /// Whether to refuse numbers of other libraries, which come back as plain ones.
     pub is_exact: bool,
+    /// What knows the registered types.
+    pub objects: Option<&'o Objects>,
 }
 
 /// Encodes any other value into `bytes`.
@@ -42,11 +46,11 @@ pub struct Rules {
 /// changes meanwhile.
 pub fn encode<'b>(
     value: &Bound<'_, PyAny>,
-    rules: Rules,
+    rules: Rules<'_>,
     bytes: &'b mut Vec<u8>,
 ) -> Result<Value<'b>, Box<Refusal>> {
     bytes.clear();
-    let mut encoder = Encoder { bytes, rules, members_around: 0, number: None };
+    let mut encoder = Encoder { bytes, rules, members_around: 0, is_state: false, number: None };
     encoder.item(value, None)?;
     let Encoder { bytes, number, .. } = encoder;
     Ok(match number {
@@ -57,7 +61,7 @@ pub fn encode<'b>(
 
 /// Whether a value can be stored in a cache that is large enough.
 pub fn is_storable(value: &Bound<'_, PyAny>) -> bool {
-    let rules = Rules { bytes_max: usize::MAX, is_exact: false };
+    let rules = Rules { bytes_max: usize::MAX, is_exact: false, objects: None };
     encode(value, rules, &mut Vec::new()).is_ok()
 }
 
@@ -66,11 +70,13 @@ pub fn encoded(bytes: &[u8]) -> Value<'_> {
     Value::Bytes { tag: bytes[0], bytes: &bytes[1..] }
 }
 
-struct Encoder<'s> {
+struct Encoder<'s, 'o> {
     bytes: &'s mut Vec<u8>,
-    rules: Rules,
+    rules: Rules<'o>,
     /// In how many dict keys and set members the item is nested.
     members_around: usize,
+    /// Whether the item is in the state of a registered object, which may have memoryviews.
+    is_state: bool,
     /// The whole value, if it is a number of the engine.
     number: Option<i64>,
 }
@@ -104,7 +110,7 @@ impl<'l> Level<'l> {
 /// A result of the encoder.
 type Done<T = ()> = Result<T, Box<Refusal>>;
 
-impl Encoder<'_> {
+impl Encoder<'_, '_> {
     fn item(&mut self, value: &Bound<'_, PyAny>, outer: Option<&Level<'_>>) -> Done {
         if let Ok(text) = value.cast_exact::<PyString>() {
             self.text(text)
@@ -166,6 +172,15 @@ impl Encoder<'_> {
             self.leaf(code::DECIMAL, value.str()?.to_str()?.as_bytes())
         } else if value.is_exact_instance(imported::uuid(py)?) {
             self.uuid(value)
+        } else if let Some((name, state)) = self.state_of(value)? {
+            let level = Level::enter(value, outer)?;
+            self.leaf(code::REGISTERED, name.to_str()?.as_bytes())?;
+            let was_state = std::mem::replace(&mut self.is_state, true);
+            let done = self.item(&state, Some(&level));
+            self.is_state = was_state;
+            done
+        } else if let (Ok(view), true) = (value.cast_exact::<PyMemoryView>(), self.is_state) {
+            self.memory(view)
         } else {
             match self.plain(value)? {
                 Some(plain) if outer.is_none() => self.whole(&plain),
@@ -173,6 +188,26 @@ impl Encoder<'_> {
                 None => Err(Refusal::of(Cause::Type(value.clone().unbind()))),
             }
         }
+    }
+
+    /// The name and the state of an object of a registered type.
+    fn state_of<'py>(
+        &self,
+        value: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<(Bound<'py, PyString>, Bound<'py, PyAny>)>> {
+        self.rules.objects.map_or(Ok(None), |objects| objects.state(value))
+    }
+
+    /// Encodes the memory of an object as a `bytearray`, so that what is made of it can be changed.
+    fn memory(&mut self, view: &Bound<'_, PyMemoryView>) -> Done {
+        let memory = PyBuffer::<u8>::get(view.as_any())?;
+        let length = memory.len_bytes();
+        self.check_room(length)?;
+        self.header(code::BYTEARRAY, length);
+        let start = self.bytes.len();
+        self.bytes.resize(start + length, 0);
+        memory.copy_to_slice(view.py(), &mut self.bytes[start..])?;
+        self.check_length()
     }
 
     /// Encodes the plain object that stands for the whole value.

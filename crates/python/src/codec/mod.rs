@@ -1,4 +1,5 @@
-//! Encoding of values, without pickle: decoding never runs code that the bytes name.
+//! Encoding of values. Decoding never runs code that the bytes name; only what [`crate::objects`]
+//! was given can decode the codes of 21 and more.
 //!
 //! A stored value is a tag and bytes; the engine stores the tag at no cost. `bytes` and `str` are
 //! stored as their bytes (UTF-8). A 64-bit `int` is an integer of the engine, so that `incr` works
@@ -20,11 +21,16 @@
 //! | 15 to 18 | `datetime`, `date`, `time`, `timedelta` | see `moments` |
 //! | 19 | `Decimal` | length, its `str()` |
 //! | 20 | `UUID` | 16 bytes, big-endian, and one for `is_safe` |
+//! | 21 | object of a registered type | length, its name in UTF-8, its state as an item |
+//! | 22 | pickled object * | the pickle |
+//! | 23 | signed pickle * | 32 bytes of HMAC, the pickle |
+//! | 24 | object of a codec * | length (one byte), the codec's name in ASCII, its bytes |
+//! | 25 | compressed value * | algorithm (1 zstd, 2 lz4), the value's tag, its length, the bytes |
 //! | 128 to 191 | `str` of up to 63 bytes | UTF-8 of code - 128 bytes |
 //! | 192 to 255 | `int` from 0 to 63: code - 192 | |
 //!
 //! Lengths, counts and zigzag numbers are LEB128. Codes below 64 can be tags; the others only occur
-//! in containers.
+//! in containers. \* Never in a container.
 //!
 //! Instances of subclasses raise `ValueTypeError`, because they would come back as the base type.
 //! Numbers of other libraries are stored as plain ones, unless the cache is exact.
@@ -37,9 +43,11 @@ mod moments;
 mod refusal;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 pub use decode::decode;
-pub use encode::{encode, encode_plain, encoded, is_storable, Rules};
+pub use encode::{encode_plain, encoded, is_storable, Rules};
+pub use whole::{encode_whole, Stored};
 
 /// Whether a value with this tag is a `bytes` object.
 pub fn is_bytes(tag: u8) -> bool {
@@ -72,8 +80,13 @@ mod code {
     pub const TIMEDELTA: u8 = 18;
     pub const DECIMAL: u8 = 19;
     pub const UUID: u8 = 20;
+    pub const REGISTERED: u8 = 21;
+    // 22 to 24 are `tuckbox.objects`' own.
+    pub const PICKLED: u8 = 22;
+    pub const CUSTOM: u8 = 24;
+    pub const COMPRESSED: u8 = 25;
     /// One past the last tag.
-    pub const END: u8 = 21;
+    pub const END: u8 = 26;
     pub const SHORT_STR: u8 = 0x80;
     pub const SMALL_INT: u8 = 0xC0;
 

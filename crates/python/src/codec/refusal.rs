@@ -42,6 +42,11 @@ impl Refusal {
         Box::new(Refusal { cause, place: Vec::new() })
     }
 
+    /// Whether a value is refused because of what it is, so that pickling may store it.
+    pub fn is_of_a_type(&self) -> bool {
+        matches!(self.cause, Cause::Type(_) | Cause::TimeZone(_) | Cause::Cycle(_) | Cause::TooDeep)
+    }
+
     /// A refusal of a date or time.
     pub fn of_moment(refusal: moments::Refusal) -> Box<Refusal> {
         Refusal::of(match refusal {
@@ -98,6 +103,12 @@ impl Refusal {
                 "{place} was changed by another thread while it was being stored; nothing was \
                  stored: store a copy, or hold a lock of your own"
             )),
+            // What a registered type refuses.
+            Cause::Raised(error) if error.is_instance_of::<ValueTypeError>(py) => {
+                let named = ValueTypeError::new_err(format!("{place}: {}", error.value(py)));
+                named.set_cause(py, error.cause(py));
+                named
+            }
             Cause::Raised(error) => error,
         }
     }

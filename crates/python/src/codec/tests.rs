@@ -1,15 +1,18 @@
 //! The codec with arbitrary and damaged bytes, in an embedded interpreter. Round trips of values
 //! are tested from Python.
 
+use std::sync::OnceLock;
+
 use proptest::prelude::*;
 use pyo3::prelude::*;
 use pyo3::types::PyModule;
-use tuckbox_engine::Value;
+use tuckbox_engine::{Config, Handle, Place, Value};
 
-use super::{decode, encode, Rules};
+use super::{decode, encode::encode, Rules};
 use crate::errors::classes::EntryCorrupt;
+use crate::objects::Entry;
 
-const UNLIMITED: Rules = Rules { bytes_max: usize::MAX, is_exact: false };
+const UNLIMITED: Rules<'_> = Rules { bytes_max: usize::MAX, is_exact: false, objects: None };
 
 /// Runs a test in an interpreter that imports `tuckbox.errors` from the source tree, and this build
 /// as `tuckbox._engine`.
@@ -27,9 +30,17 @@ fn with_python<T>(test: impl FnOnce(Python<'_>) -> T) -> T {
     })
 }
 
+/// An entry of a cache without registered types.
+fn entry() -> Entry<'static> {
+    static CACHE: OnceLock<Handle> = OnceLock::new();
+    let config = || Config { size_bytes: 1 << 20, ..Config::default() };
+    let cache = CACHE.get_or_init(|| Handle::open(Place::Private, config()).unwrap().0);
+    Entry { objects: None, cache, key: b"key" }
+}
+
 /// Decodes a value; `None` if it is corrupt. Panics for any other exception.
 fn decoded<'py>(py: Python<'py>, tag: u8, bytes: &[u8]) -> Option<Bound<'py, PyAny>> {
-    match decode(py, Value::Bytes { tag, bytes }) {
+    match decode(py, Value::Bytes { tag, bytes }, entry) {
         Ok(value) => Some(value),
         Err(raised) => {
             let error = PyErr::from(raised);

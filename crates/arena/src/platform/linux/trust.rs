@@ -63,9 +63,11 @@ pub fn check_file(
     }
     // A read-only open of another user's file trusts whoever can put files there; sharing a
     // file with a group trusts its members.
-    let may_read = rights.read_only && (owner == 0 || owner == directory.uid());
+    let may_read =
+        rights.read_only && !rights.only_mine && (owner == 0 || owner == directory.uid());
     if !(owner == user || rights.group.is_some() || may_read) {
         let remedy = match rights.read_only {
+            true if rights.only_mine => "open it as that user or without pickle=\"private\"",
             true => "move it to a directory of that user",
             false => "open it as that user or with read_only",
         };

@@ -30,6 +30,16 @@ pub fn sleep_while(_word: &Word, _value: u32, _limit: Duration) {
 /// Wakes one sleeper.
 #[cold]
 pub fn wake_one(word: &Word) {
+    wake(word, 1);
+}
+
+/// Wakes all sleepers.
+#[cold]
+pub fn wake_all(word: &Word) {
+    wake(word, i32::MAX);
+}
+
+fn wake(word: &Word, count: i32) {
     // SAFETY: the word outlives the call.
-    unsafe { libc::syscall(libc::SYS_futex, low_half(word), libc::FUTEX_WAKE, 1) };
+    unsafe { libc::syscall(libc::SYS_futex, low_half(word), libc::FUTEX_WAKE, count) };
 }
