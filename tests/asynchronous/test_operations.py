@@ -41,7 +41,7 @@ WRITES: dict[str, Callable[[Cache], Any]] = {
     "aset with keep_ttl": lambda cache: cache.aset("key", 2, keep_ttl=True, tags=["t"]),
     "aget_and_touch": lambda cache: cache.aget_and_touch("entry 19", 60),
     "aevict": lambda cache: cache.aevict(tag="t"),
-    "adelete_prefix": lambda cache: cache.adelete_prefix("entry 1"),
+    "adelete_prefix": lambda cache: cache.adelete_prefix("entry 123"),
     "aset in a namespace": lambda cache: cache.namespace("n").aset("key", 2),
     "aclear of a namespace": lambda cache: cache.namespace("n").aclear(),
     "aclear": lambda cache: cache.aclear(),
