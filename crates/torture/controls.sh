@@ -65,6 +65,7 @@ control slots-kept reopen --seconds 5 --creators 10 --killed-creators 10
 control no-checksum damage --cases 30000 --large 200
 control no-checksum scribble --seconds 8 --words-per-ms 100
 control no-checksum pages --images 300
+control counting-stamps pages --images 300
 control early-name pages --images 1
 control mark-not-synced pages --images 1
 control clean-not-synced pages --images 1

@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::errors::Quick;
 use crate::fastcall::{self, Argument, Method, BY_NAME_MAX};
 use crate::terms::OwnedTerms;
-use crate::{keys, ttl};
+use crate::{explain, keys, ttl};
 
 /// `Core.get`.
 struct Get;
@@ -135,7 +135,7 @@ fn not_given() -> PyErr {
 }
 
 /// The other methods with arguments that other caches may call differently.
-const EXPLAINED: [&str; 11] = [
+const EXPLAINED: [&str; 12] = [
     "add",
     "replace",
     "cas",
@@ -147,6 +147,7 @@ const EXPLAINED: [&str; 11] = [
     "decr",
     "set_many",
     "get_entry",
+    "evict",
 ];
 
 /// Adds `get` and `set` to the class, and advice to other methods.
@@ -156,5 +157,5 @@ const EXPLAINED: [&str; 11] = [
 pub fn install_methods(py: Python<'_>) -> PyResult<()> {
     fastcall::install::<Core, Get, 2>(py)?;
     fastcall::install::<Core, Set, 3>(py)?;
-    fastcall::explain::<Core>(py, &EXPLAINED)
+    explain::explain::<Core>(py, &EXPLAINED)
 }
