@@ -101,6 +101,7 @@ class Organising:
 
         Raises:
             InvalidArgument: ``prefix`` is of another type.
+            CacheLost: The file was removed, replaced or resized meanwhile; call this again.
             As `delete`. Some of the keys may be deleted.
 
         Example:
