@@ -44,6 +44,7 @@ sound cut --cases 24
 sound resize --kills 30
 sound damage --cases 3000 --large 50
 control no-repair kill --processes 4 --seconds 10 --die-one-in 300 --kill-every-ms 200
+control eviction-forgotten kill --processes 4 --seconds 5
 control old-length stop --deed kill --point BodyAdopted --rounds 100
 control no-takeover stop --deed kill --point RewriteHalf
 control steal stop --deed stop --point RewriteHalf

@@ -6,6 +6,7 @@ One implementation for all stores, so it uses what they have in common. Must not
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Optional
 
 from tuckbox.advice import explains_names
@@ -100,6 +101,7 @@ class Organising:
 
         Raises:
             InvalidArgument: ``prefix`` is of another type.
+            CacheLost: The file was removed, replaced or resized meanwhile; call this again.
             As `delete`. Some of the keys may be deleted.
 
         Example:
@@ -109,18 +111,16 @@ class Organising:
             >>> list(cache)
             ['post:7']
         """
-        count = 0
-        for attempt in range(_SCANS_MAX):
-            try:
-                for key in self.scan(prefix=_checked(prefix)):
-                    count += self.delete(key)
-            except CacheLost:
-                # A resize ends the scan; the new file has the rest. A lost cache is lost each time.
-                if attempt == _SCANS_MAX - 1:
-                    raise
-            else:
-                break
-        return count
+        checked = _checked(prefix)
+        return sum(self.delete(key) for key in self._scanned(checked))
+
+    def _scanned(self, prefix: Prefix) -> Iterator[Key]:
+        """As `scan`. A resize ends a scan; then another one yields the keys that are left."""
+        for _ in range(_SCANS_MAX - 1):
+            with suppress(CacheLost):
+                yield from self.scan(prefix=prefix)
+                return
+        yield from self.scan(prefix=prefix)
 
 
 def _checked(prefix: object) -> Prefix:

@@ -422,4 +422,4 @@ def test_a_cache_that_waits_for_the_dead_is_caught(
 
 def test_a_cache_that_notices_deaths_late_is_caught(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="are noticed after"):
-        check_noticed(storm(tmp_path, 2, 1, NoticesLate))
+        check_noticed(storm(tmp_path, 1, 1, NoticesLate))

@@ -11,11 +11,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicU64;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::layout::{header, HEADER_BYTES};
 use tuckbox_engine::{
-    AfterPowerCut, Attributes, Buffer, Cache, Config, Error, Place, Terms, Ttl, Value,
+    AfterPowerCut, Attributes, Buffer, Cache, Clock, Config, Error, Place, Terms, Ttl, Value,
 };
 use tuckbox_testkit::specimen::{self, config, name, Scratch};
 use tuckbox_testkit::stamp::{self, Stamp};
@@ -380,7 +382,10 @@ fn judge(
     lie_miss: bool,
 ) -> Result<Left, String> {
     let text = |error: Error| error.to_string();
-    let cache = Cache::open(&scratch.place(), &history.config()).map_err(text)?;
+    // Later than any eviction of the history: no clock goes on at the moment of the cut.
+    let later_us = Arc::new(AtomicU64::new(specimen::NOW_US + 60_000_000));
+    let config = Config { clock: Clock::Manual(later_us), ..history.config() };
+    let cache = Cache::open(&scratch.place(), &config).map_err(text)?;
     let is_discarded = history.after_power_cut == AfterPowerCut::Discard && mix != Mix::Closed;
     if (cache.stats().discards > 0) != is_discarded {
         return Err(format!("it was emptied {} times", cache.stats().discards));
