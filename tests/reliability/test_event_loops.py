@@ -50,7 +50,8 @@ async def held_round(cache: Cache, holder: BaseProcess, dice: random.Random) -> 
         0: lambda number: cache.aset(("task", number), number),
         1: lambda number: cache.aincr(("sum", number % 3)),
         2: lambda number: cache.aset_many({("task", number): number, ("many", number): 1}),
-        3: lambda number: cache.aset(("task", number), b"x" * 200_000),
+        # Two of these fit, so that no entry is evicted.
+        3: lambda number: cache.aset(("large", number % 2), b"x" * 150_000),
         4: lambda number: cache.adelete_many([("entry", number), ("entry", number + 1)]),
     }
 

@@ -10,7 +10,7 @@
 //! - [`objects`]: what stores values that are not plain
 //! - [`numbers`]: numbers of other libraries; [`advice`]: what to do about other types
 //! - [`errors`]: engine errors to exceptions
-//! - [`opened`]: when the GIL is released; [`waiter`]: how
+//! - [`opened`]: when the GIL is released; [`waiter`]: how; [`ending`]: the end of the interpreter
 //! - `hooks`: functions for tests, in builds with that feature
 //! - [`explain`]: advice in errors of other methods
 //! - [`fastcall`]: how CPython calls `get` and `set`; [`text`]: the characters of a `str`
@@ -22,6 +22,7 @@ mod choices;
 mod clock;
 mod codec;
 mod core;
+mod ending;
 mod errors;
 #[allow(unsafe_code)]
 mod explain;
@@ -75,6 +76,7 @@ mod _engine {
         super::only_one_interpreter(module.py())?;
         #[cfg(feature = "hooks")]
         super::hooks::install(module)?;
+        super::ending::install(module)?;
         super::get_set::install_methods(module.py())
     }
 }

@@ -7,6 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 use tuckbox_engine::Handle;
 
+use crate::ending;
+
 /// Which values the Python object encodes as a whole. Those of registered types come first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
@@ -93,6 +95,7 @@ impl Objects {
         let Some(recipe) = self.by_type.bind(value.py()).get_item(value.get_type())? else {
             return Ok(None);
         };
+        let _inside = ending::enter(value.py());
         let recipe = recipe.cast_into::<PyTuple>()?;
         let name = recipe.get_item(0)?.cast_into::<PyString>()?;
         Ok(Some((name, recipe.get_item(1)?.call1((value,))?)))
@@ -122,6 +125,7 @@ impl Objects {
         entry: Entry<'_>,
     ) -> PyResult<Option<(u8, Bound<'py, PyBytes>)>> {
         let py = value.py();
+        let _inside = ending::enter(py);
         let arguments = (value, entry.key_object(py), entry.id(py));
         let encoded = self.object.bind(py).call_method1(intern!(py, "encode"), arguments)?;
         if encoded.is_none() {
@@ -141,6 +145,7 @@ impl Objects {
         bytes: &[u8],
         entry: Entry<'_>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let _inside = ending::enter(py);
         let arguments = (code, PyBytes::new(py, bytes), entry.key_object(py), entry.id(py));
         self.object.bind(py).call_method1(intern!(py, "decode"), arguments)
     }
@@ -154,6 +159,7 @@ impl Objects {
         py: Python<'py>,
         bytes: &[u8],
     ) -> PyResult<Option<Compressed<'py>>> {
+        let _inside = ending::enter(py);
         let bytes = (PyBytes::new(py, bytes),);
         let compressed = self.object.bind(py).call_method1(intern!(py, "compress"), bytes)?;
         if compressed.is_none() {
@@ -173,6 +179,7 @@ impl Objects {
         bytes: &[u8],
         len_bytes: usize,
     ) -> PyResult<Bound<'py, PyBytes>> {
+        let _inside = ending::enter(py);
         let arguments = (algorithm, PyBytes::new(py, bytes), len_bytes);
         let raw = self.object.bind(py).call_method1(intern!(py, "decompress"), arguments)?;
         Ok(raw.cast_into::<PyBytes>()?)

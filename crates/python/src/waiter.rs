@@ -7,6 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use tuckbox_engine::{Interrupted, Waiter};
 
+use crate::ending;
+
 /// How often a thread without the GIL checks for signals. Each check takes the GIL, and may have
 /// to wait for it.
 const SIGNALS_EVERY: Duration = Duration::from_millis(20);
@@ -74,11 +76,13 @@ pub fn is_brief() -> bool {
 /// Lets other Python threads run, in the middle of long work that needs the GIL.
 #[cold]
 pub fn let_others_run(py: Python<'_>) {
+    let _inside = ending::enter(py);
     py.detach(|| ());
 }
 
 /// Runs an operation without the GIL.
 pub fn detached<T: Send>(py: Python<'_>, operation: impl FnOnce() -> T + Send) -> T {
+    let _inside = ending::enter(py);
     py.detach(|| {
         let before = CHECKED.replace(Some(Instant::now()));
         let result = operation();
@@ -98,6 +102,7 @@ impl Waiter for PythonWaiter {
     fn run(&self, work: &mut (dyn FnMut() + Send)) -> Result<(), Interrupted> {
         let Some(checked) = CHECKED.get() else {
             return Python::attach(|py| {
+                let _inside = ending::enter(py);
                 py.detach(work);
                 check_signals(py)
             });
@@ -116,7 +121,10 @@ impl Waiter for PythonWaiter {
     fn finish(&self, work: &mut (dyn FnMut() + Send)) {
         // No check: Python runs the signal handlers when the operation returns.
         match CHECKED.get() {
-            None => Python::attach(|py| py.detach(work)),
+            None => Python::attach(|py| {
+                let _inside = ending::enter(py);
+                py.detach(work);
+            }),
             Some(_) => work(),
         }
     }

@@ -17,7 +17,7 @@ use super::{code, imported, moments, DEPTH_MAX};
 use crate::errors::classes::EntryCorrupt;
 use crate::errors::Quick;
 use crate::objects::{Entry, Objects};
-use crate::{keys, varint, waiter};
+use crate::{ending, keys, varint, waiter};
 
 /// Decodes the value of an entry, which is only looked at if the value is not plain.
 ///
@@ -265,6 +265,7 @@ impl<'b> Decoder<'b> {
             too_short()
         };
         let make = objects.maker(&name).map_err(pass_on)?;
+        let _inside = ending::enter(name.py());
         let state = self.item(py, depth + 1)?;
         make.call1((state,)).map_err(pass_on)
     }
