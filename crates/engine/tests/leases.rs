@@ -40,7 +40,7 @@ impl Drop for Folder {
 }
 
 const KEY: &[u8] = b"key";
-const LONG: Duration = Duration::from_secs(600);
+const LONG: Duration = Duration::from_secs(20);
 
 fn twins(size_bytes: u64, count: u32) -> Vec<Cache> {
     with_clock(size_bytes, count).0
