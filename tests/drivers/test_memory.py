@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Optional
 
 import pytest
 
-from tuckbox.drivers.contract import Found, Version
 from tuckbox.drivers.memory import Memory
 from tuckbox.testing.drivers import DriverTests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tuckbox.drivers.contract import Found, Version
 
 
 class TestMemory(DriverTests):

@@ -125,8 +125,9 @@ class Driver(Protocol):
         """Delete several values. Return how many there were."""
 
     def touch(self, key: bytes, ttl_s: Optional[float]) -> bool:
-        """Give a value another ttl, from now. Return whether there was one. Keeps its version or
-        gives it another one.
+        """Give a value another ttl, from now. Return whether there was one.
+
+        The value keeps its version, or gets another one.
         """
 
     def scan(self, prefix: bytes) -> Iterator[bytes]:
