@@ -23,12 +23,20 @@ _NAMES = {
     "version": "cas cas_token cas_unique token",
     "lock_timeout": "block_timeout timeout",
     "read_only": "readonly",
+    "tags": "label labels tag",
+    "tag": "label tags",
+    "stale": "grace stale_ttl stale_while_revalidate swr",
+    "keep_ttl": "keepttl",
+    "prefix": "match pattern startswith",
 }
 """Parameters, and what other caches call them."""
 _OPERATIONS = {
     ("set", "nx"): "add",
     ("set", "xx"): "replace",
     ("get", "expire_time"): "get_entry",
+    ("get", "tag"): "get_entry",
+    ("get", "ex"): "get_and_touch",
+    ("get", "ttl"): "get_and_touch",
 }
 """What does the work of a parameter that an operation does not have."""
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, Optional, SupportsIndex, TypeVar, Union
 from tuckbox.brief import WouldBlock, briefly
 from tuckbox.calls import ENTRIES_MAX, SPIN_S, call
 from tuckbox.choices import Favour
-from tuckbox.keys import Key
+from tuckbox.keys import Key, Prefix
 from tuckbox.loops import in_thread
 from tuckbox.results import CheckReport, Entry
 
@@ -107,11 +107,12 @@ class Asynchronous:
         *,
         tags: Iterable[str] = (),
         stale: _Ttl = None,
+        keep_ttl: bool = False,
     ) -> None:
         """Do what `set` does, without holding the event loop.
 
         Args:
-            key, value, ttl, tags, stale: As for `set`.
+            key, value, ttl, tags, stale, keep_ttl: As for `set`.
 
         Raises:
             As `set`.
@@ -119,7 +120,7 @@ class Asynchronous:
         Example:
             >>> await cache.aset("user:42", {"name": "Ada"}, ttl=300)
         """
-        await call(self, self.set, key, value, ttl, **_terms(tags, stale))
+        await call(self, self.set, key, value, ttl, **_terms(tags, stale, keep_ttl))
 
     async def aadd(
         self: Any,
@@ -155,11 +156,12 @@ class Asynchronous:
         *,
         tags: Iterable[str] = (),
         stale: _Ttl = None,
+        keep_ttl: bool = False,
     ) -> bool:
         """Do what `replace` does, without holding the event loop.
 
         Args:
-            key, value, ttl, tags, stale: As for `replace`.
+            key, value, ttl, tags, stale, keep_ttl: As for `replace`.
 
         Returns:
             True if the value was stored.
@@ -171,7 +173,7 @@ class Asynchronous:
             >>> await cache.areplace("user:42", "Ada")
             False
         """
-        return await call(self, self.replace, key, value, ttl, **_terms(tags, stale))
+        return await call(self, self.replace, key, value, ttl, **_terms(tags, stale, keep_ttl))
 
     async def acas(
         self: Any,
@@ -182,11 +184,12 @@ class Asynchronous:
         *,
         tags: Iterable[str] = (),
         stale: _Ttl = None,
+        keep_ttl: bool = False,
     ) -> bool:
         """Do what `cas` does, without holding the event loop.
 
         Args:
-            key, value, version, ttl, tags, stale: As for `cas`.
+            key, value, version, ttl, tags, stale, keep_ttl: As for `cas`.
 
         Returns:
             True if the value was stored.
@@ -200,7 +203,7 @@ class Asynchronous:
             >>> await cache.acas("cart", entry.value + ["milk"], entry.version)
             True
         """
-        return await call(self, self.cas, key, value, version, ttl, **_terms(tags, stale))
+        return await call(self, self.cas, key, value, version, ttl, **_terms(tags, stale, keep_ttl))
 
     async def asetdefault(self: Any, key: Key, default: Any = None, ttl: _Ttl = None) -> Any:
         """Do what `setdefault` does, without holding the event loop.
@@ -291,6 +294,44 @@ class Asynchronous:
             False
         """
         return await call(self, self.touch, key, ttl)
+
+    async def aget_and_touch(self: Any, key: Key, ttl: _Ttl = None, default: Any = None) -> Any:
+        """Do what `get_and_touch` does, without holding the event loop.
+
+        Args:
+            key, ttl, default: As for `get_and_touch`.
+
+        Returns:
+            The value, or ``default``.
+
+        Raises:
+            As `get_and_touch`.
+
+        Example:
+            >>> await cache.aset("session", "abc", ttl=60)
+            >>> await cache.aget_and_touch("session", ttl=3600)
+            'abc'
+        """
+        return await call(self, self.get_and_touch, key, ttl, default)
+
+    async def attl(self: Any, key: Key) -> Optional[float]:
+        """Do what `ttl` does, without holding the event loop.
+
+        Args:
+            key: As for `ttl`.
+
+        Returns:
+            Seconds as a float, `math.inf` if it never expires, or None if it has no value.
+
+        Raises:
+            As `ttl`.
+
+        Example:
+            >>> await cache.aset("session", "abc", ttl=60)
+            >>> round(await cache.attl("session"))
+            60
+        """
+        return await call(self, self.ttl, key)
 
     async def aincr(
         self: Any,
@@ -444,13 +485,30 @@ class Asynchronous:
             As `evict`.
 
         Example:
-            >>> from tuckbox import memory
-            >>> cache = memory.Cache()
             >>> await cache.aset("user:42", "Ada", tags=["users"])
             >>> await cache.aevict(tag="users")
             >>> await cache.aget("user:42")
         """
         await call(self, self.evict, tag=tag, soft=soft)
+
+    async def adelete_prefix(self: Any, prefix: Prefix) -> int:
+        """Do what `delete_prefix` does, without holding the event loop.
+
+        Args:
+            prefix: As for `delete_prefix`.
+
+        Returns:
+            How many keys were deleted.
+
+        Raises:
+            As `delete_prefix`.
+
+        Example:
+            >>> await cache.aset_many({"user:1": "Ada", "post:7": "Hello"})
+            >>> await cache.adelete_prefix("user:")
+            1
+        """
+        return await in_thread(self.delete_prefix, prefix)
 
     async def aclear(self: Any) -> int:
         """Do what `clear` does, without holding the event loop.
@@ -536,11 +594,12 @@ class Asynchronous:
 # Options that most calls do not give are passed on only if they are given.
 
 
-def _terms(tags: Iterable[str], stale: _Ttl) -> dict[str, Any]:
+def _terms(tags: Iterable[str], stale: _Ttl, keep_ttl: bool = False) -> dict[str, Any]:
     if isinstance(tags, Iterator):
         # An operation that met a lock is called again.
         tags = tuple(tags)
-    return {} if tags == () and stale is None else {"tags": tags, "stale": stale}
+    terms = {} if tags == () and stale is None else {"tags": tags, "stale": stale}
+    return terms if keep_ttl is False else {**terms, "keep_ttl": keep_ttl}
 
 
 def _shown(stale: bool) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from tuckbox.limits import checked_lock_timeout, checked_max_entries
 from tuckbox.loading import Loading
 from tuckbox.logouts import warn_of_logout
 from tuckbox.memoize import Memoizing
+from tuckbox.namespaces import Namespace
 from tuckbox.objects import Codec, Objects, Pickle
 from tuckbox.organising import Organising
 from tuckbox.places import Place, is_in_memory, place_of, prepare
@@ -295,6 +296,9 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, _engine.Core)
         limit = None if max_entries == "keep" else checked_max_entries(max_entries) or 0
         self._resize(None if size is None else parse_size(size), limit, favour)
 
+    def _within(self, name: str) -> Namespace:
+        return _Namespace(self, name)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the path and the options, not the entries.
 
@@ -333,6 +337,10 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, _engine.Core)
 
 
 MutableMapping.register(Cache)
+
+
+class _Namespace(Namespace, Cache):
+    """A namespace of a cache on the shared file."""
 
 
 def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.

@@ -111,15 +111,36 @@ class Store(Protocol):
     def __contains__(self, key: object) -> bool:
         """Return whether there is a fresh entry."""
 
+    def ttl(self, key: Key) -> Optional[float]:
+        """Return for how many seconds an entry is fresh.
+
+        Returns:
+            A float; `math.inf` if its ttl does not end; None if there is no fresh entry.
+        """
+
     def __len__(self) -> int:
-        """Return the number of entries. May include expired and invalid ones."""
+        """Return the number of entries. May include expired and invalid ones.
+
+        Without a namespace, those of all namespaces are included.
+        """
 
     def __iter__(self) -> Iterator[Key]:
-        """Iterate over the keys of fresh entries, in no particular order."""
+        """Iterate over the keys of fresh entries, in no particular order.
+
+        Without a namespace, those of namespaces are not included.
+        """
+
+    def _iter_tagged(self, tag: str) -> Iterator[Key]:
+        """Iterate over the keys of fresh entries with a tag, as ``__iter__``.
+
+        Raises:
+            InvalidTag: As for ``evict``.
+        """
 
     # --- Writing ---------------------------------------------------------------------------------
     #
-    # `ttl`, `tags` and `stale` belong to the stored entry, and replace those of the old one.
+    # `ttl`, `tags` and `stale` belong to the stored entry, and replace those of the old one. With
+    # `keep_ttl`, a fresh entry keeps the moment at which its ttl ends; then `ttl` is for a new one.
 
     def set(
         self,
@@ -129,6 +150,7 @@ class Store(Protocol):
         *,
         tags: Iterable[str] = (),
         stale: Ttl = None,
+        keep_ttl: bool = False,
     ) -> None:
         """Store a value, whatever the key had.
 
@@ -139,8 +161,10 @@ class Store(Protocol):
             tags: Names for ``evict``: an iterable of str, but not a str. Duplicates count once.
             stale: How long it is kept stale after that; None is not at all. Without a ttl it has no
                 effect.
+            keep_ttl: Whether a fresh entry keeps the end of its ttl.
 
         Raises:
+            InvalidArgument: ``keep_ttl`` is not a bool.
             InvalidTag: ``tags`` is not an iterable of str, or one of them is empty or too long, or
                 there are too many.
             InvalidTTL: ``ttl`` or ``stale`` is not a length of time.
@@ -165,6 +189,7 @@ class Store(Protocol):
         *,
         tags: Iterable[str] = (),
         stale: Ttl = None,
+        keep_ttl: bool = False,
     ) -> bool:
         """Store a value if there is a fresh entry. Return whether it was stored."""
 
@@ -177,6 +202,7 @@ class Store(Protocol):
         *,
         tags: Iterable[str] = (),
         stale: Ttl = None,
+        keep_ttl: bool = False,
     ) -> bool:
         """Store a value if there is a fresh entry with this version.
 
@@ -202,6 +228,9 @@ class Store(Protocol):
 
         The ``stale`` time of the entry, its tags and its value are kept.
         """
+
+    def get_and_touch(self, key: Key, ttl: Ttl = None, default: Any = None) -> Any:
+        """Return the value of a fresh entry and `touch` it, as one operation; or ``default``."""
 
     def incr(self, key: Key, delta: int = 1, default: Optional[int] = 0, ttl: Ttl = None) -> int:
         """Add to the int of a fresh entry, which keeps its ttl and tags. Return the sum.
@@ -237,7 +266,11 @@ class Store(Protocol):
         """Delete all entries and refuse all leases. Return the number of deleted entries."""
 
     def expire(self) -> int:
-        """Free the space of expired and invalid entries. Return how many there were."""
+        """Free the space of expired and invalid entries, and of former eras of namespaces.
+
+        Returns:
+            How many there were.
+        """
 
     def evict(self, *, tag: str, soft: bool = False) -> None:
         """Make every entry with a tag invalid, in a time that does not depend on their number.
@@ -342,19 +375,34 @@ class Store(Protocol):
         """
 
     # --- Namespaces ------------------------------------------------------------------------------
+    #
+    # A namespace is an object of the store's class that has joined a parent. The store puts the
+    # names of the namespace and its parents, each with its era, before each of its keys. So to
+    # advance the era makes the entries of the namespace unreachable, and those of the namespaces in
+    # it: reads miss them, and a lease on one of them is refused. They are evicted or expire like
+    # others.
 
-    def _era(self, name: str) -> int:
-        """Return the era of a namespace: a positive int, the same until ``_advance_era``.
+    def _join(self, parent: Any, name: str) -> None:
+        """Become a namespace of a store or namespace. Called once, instead of opening a store.
 
-        A namespace puts its name and its era into its keys, so that advancing the era makes all
-        entries of the namespace unreachable. They are evicted or expire like others.
+        The two share the handle: its entries, its limits, its leases, and whether it is closed.
+
+        Args:
+            parent: An open store or namespace of this class.
+            name: The name, of 1 to 255 bytes of UTF-8.
         """
 
+    def _era(self, name: str) -> int:
+        """Return the era of a namespace of this one: a positive int, the same until it advances."""
+
     def _advance_era(self, name: str) -> int:
-        """Give a namespace an era that it has never had, for every user of the store. Return it.
+        """Give a namespace of this one an era that it has never had, for every user of the store.
 
         A store that has too many namespaces to know each of them may advance the eras of others
         too.
+
+        Returns:
+            The era.
         """
 
     # --- The handle ------------------------------------------------------------------------------

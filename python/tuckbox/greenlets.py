@@ -21,6 +21,7 @@ _NAMES: Final = (
     *("get", "get_entry", "get_many", "__getitem__", "set", "set_many", "__setitem__", "add"),
     *("replace", "cas", "setdefault", "update", "touch", "incr", "decr", "delete", "delete_many"),
     *("__delitem__", "pop", "popitem", "clear", "expire", "check", "resize", "evict"),
+    *("get_and_touch", "ttl"),
     *("_begin", "_finish", "_abandon", "_era", "_advance_era"),
 )
 _WAIT: Final = "_wait_made"

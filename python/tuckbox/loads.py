@@ -343,8 +343,11 @@ def store_result(  # noqa: PLR0917 - All are given at each call.
 
 
 def place_of_store(store: Store) -> object:
-    """Return what tells one store from another: handles of one file are one store."""
-    return getattr(store, "id", None) or id(store)
+    """Return what tells one store from another: handles of one file are one store.
+
+    Each namespace has keys of its own, so it counts as a store.
+    """
+    return getattr(store, "id", None) or id(store), getattr(store, "_names", ())
 
 
 def shown(key: object) -> str:

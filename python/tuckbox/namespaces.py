@@ -1,17 +1,27 @@
 """`Namespace`: a part of a cache with the same operations.
 
-Owns what differs from the whole cache. How keys of a namespace differ from others is in the
-extension (`crates/python/src/spaces.rs`). Must not know files or places.
+Owns what differs from the whole cache, for every store: each store joins this class and its own
+cache. How keys of a namespace differ from others is known to the store. Must not know files.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tuckbox.cache import Cache
-from tuckbox.errors import CacheClosed
+from tuckbox.errors import CacheClosed, InvalidArgument
+
+if TYPE_CHECKING:
+    from tuckbox.cache import Cache
+else:
+    # Each store adds its own cache.
+    Cache = object
 
 __all__ = ["Namespace"]
+
+_Self = TypeVar("_Self", bound="Namespace")
+
+_NAME_BYTES_MAX = 255
 
 
 class Namespace(Cache):
@@ -33,7 +43,6 @@ class Namespace(Cache):
     """
 
     _parent: Cache
-    _title: str
 
     def __init__(self, parent: Cache, name: str) -> None:
         """Open a namespace. Use ``cache.namespace(name)``.
@@ -43,25 +52,26 @@ class Namespace(Cache):
             name: The name, of 1 to 255 bytes of UTF-8.
 
         Raises:
-            InvalidArgument: The name is empty or too long.
-            TypeError: The name is not a str.
+            InvalidArgument: The name is not a str, is empty or too long.
             CacheClosed: The cache is closed.
 
         Example:
-            >>> Namespace(cache, "blog")["post:7"] = "Hello"
-            >>> cache.namespace("blog")["post:7"]
-            'Hello'
+            >>> blog = cache.namespace("blog")
+            >>> blog
+            <Namespace 'blog' of <Cache ...>>
         """
-        self._join(parent, name)
+        checked = _checked(name)
+        self._join(parent, checked)
         self._parent = parent
-        self._title = name
+        self._names = (*parent._names, checked)  # noqa: SLF001 - Known here only.
 
     def clear(self) -> None:  # type: ignore[override]
         """Make the namespace empty, in a time that does not depend on the number of entries.
 
-        No entry that was stored before is returned after it, in any process. The same holds for the
-        namespaces in it. The entries use space until they are evicted; ``expire`` frees it at once.
-        A cache that has no room for more namespaces may clear others as well.
+        No entry that was stored before is returned after it, in any process, and no value whose
+        making began before is stored. The same holds for the namespaces in it. The entries use
+        space until they are evicted; ``expire`` frees it at once. A cache that has no room for more
+        namespaces may clear others as well.
 
         Raises:
             LockTimeout: A live process held the lock for longer than ``lock_timeout``.
@@ -74,11 +84,11 @@ class Namespace(Cache):
             >>> blog.get("post:7") is None
             True
         """
-        self._begin_era()
+        self._parent._advance_era(self._names[-1])  # noqa: SLF001 - Its store.
 
     def __repr__(self) -> str:
         """Return the name and the cache, such as ``<Namespace 'blog' of <Cache private>>``."""
-        return f"<{type(self).__name__} {self._title!r} of {self._parent!r}>"
+        return f"<Namespace {self._names[-1]!r} of {self._parent!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the cache and the name, not the entries.
@@ -88,4 +98,34 @@ class Namespace(Cache):
         """
         if self.closed:
             raise CacheClosed(f"{self!r} cannot be pickled or copied; open it again first")
-        return type(self), (self._parent, self._title)
+        return type(self), (self._parent, self._names[-1])
+
+    def __copy__(self: _Self) -> _Self:  # noqa: PYI019 - Self is not in Python 3.9.
+        """Return the same namespace of another handle.
+
+        Raises:
+            CacheClosed: The cache is closed.
+        """
+        return type(self)(copy.copy(self._parent), self._names[-1])
+
+    def __deepcopy__(self: _Self, memo: dict[int, Any]) -> _Self:  # noqa: PYI019 - As above.
+        """Return the same namespace of another handle."""
+        return self.__copy__()
+
+
+def _checked(name: object) -> str:
+    if not isinstance(name, str):
+        kind = type(name).__name__
+        raise InvalidArgument(f"the name of a namespace must be a str, not {kind}")
+    try:
+        len_bytes = len(str.encode(name))
+    except UnicodeEncodeError:
+        raise InvalidArgument(
+            f"the name {name!r} of a namespace has a lone surrogate; use other characters"
+        ) from None
+    if not 0 < len_bytes <= _NAME_BYTES_MAX:
+        raise InvalidArgument(
+            f"the name of a namespace must have 1 to {_NAME_BYTES_MAX} bytes of UTF-8, and this "
+            f"one has {len_bytes}"
+        )
+    return str.__str__(name)

@@ -6,28 +6,32 @@ One implementation for all stores, so it uses what they have in common. Must not
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Optional, Union
+from typing import TYPE_CHECKING, Optional
 
+from tuckbox.advice import explains_names
 from tuckbox.errors import InvalidArgument
-from tuckbox.keys import Key
-
-if TYPE_CHECKING:
-    from tuckbox import _engine
-    from tuckbox.namespaces import Namespace
-
-    _Core = _engine.Core
-else:
-    _Core = object
+from tuckbox.keys import Key, Prefix
+from tuckbox.namespaces import Namespace
 
 __all__ = ["Organising"]
 
-Prefix = Union[str, bytes, tuple[Key, ...]]
-"""What keys begin with: a str for str keys, bytes for bytes keys, a tuple for tuples."""
 
+class Organising:
+    """Adds namespaces, and operations on the entries of a tag or a prefix, to a store."""
 
-class Organising(_Core):
-    """What a cache can do with its entries by their names. A part of `Cache`."""
+    __slots__ = ()
 
+    if TYPE_CHECKING:
+        # What it needs of the store, and its class of namespaces.
+        def __iter__(self) -> Iterator[Key]: ...  # noqa: D105
+        def _iter_tagged(self, tag: str) -> Iterator[Key]: ...
+        def delete(self, key: Key, version: Optional[int] = None) -> bool: ...  # noqa: D102
+        def _within(self, name: str) -> Namespace: ...
+
+    # The namespaces in which this is, outermost first.
+    _names: tuple[str, ...] = ()
+
+    @explains_names
     def namespace(self, name: str) -> Namespace:
         """Return a part of the cache, which has the same operations.
 
@@ -40,18 +44,16 @@ class Organising(_Core):
             has namespaces of its own, which are cleared with it.
 
         Raises:
-            InvalidArgument: The name is empty or too long.
-            TypeError: The name is not a str.
+            InvalidArgument: The name is not a str, is empty or too long.
             CacheClosed: The cache is closed.
 
         Example:
             >>> cache.namespace("blog")["post:7"] = "Hello"
             >>> cache.namespace("blog").clear()
         """
-        from tuckbox.namespaces import Namespace  # noqa: PLC0415 - It is a subclass of this one.
+        return self._within(name)
 
-        return Namespace(self, name)  # type: ignore[arg-type]
-
+    @explains_names
     def scan(self, *, tag: Optional[str] = None, prefix: Optional[Prefix] = None) -> Iterator[Key]:
         """Iterate over the keys of a tag, or those that begin with a prefix.
 
@@ -76,9 +78,10 @@ class Organising(_Core):
             >>> list(cache.scan(tag="users")), list(cache.scan(prefix="post:"))
             (['user:42'], ['post:7'])
         """
-        keys: Iterator[Key] = iter(self) if tag is None else self._iter_tagged(tag)
+        keys = iter(self) if tag is None else self._iter_tagged(tag)
         return keys if prefix is None else _beginning_with(keys, _checked(prefix))
 
+    @explains_names
     def delete_prefix(self, prefix: Prefix) -> int:
         """Delete all keys that begin with a prefix.
 

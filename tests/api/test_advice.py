@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
 
-from tuckbox import Cache, advice
+from tuckbox import Cache, advice, memory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,17 @@ METHODS = {name: one for name, one in METHODS.items() if name == "__init__" or n
         (lambda cache: cache.set("k", 1, nx=True), r"'nx'; use add\(\)"),
         (lambda cache: cache.set("k", 1, xx=True), r"use replace\(\)"),
         (lambda cache: cache.set(key="k", value=1, tll=60), "did you mean 'ttl'"),
-        (lambda cache: cache.set("k", 1, tag="x"), "its parameters are key, value, ttl"),
+        (lambda cache: cache.set("k", 1, tag="x"), r"set\(\) .* 'tag'; it is called 'tags'"),
+        (lambda cache: cache.set("k", 1, keepttl=True), "it is called 'keep_ttl'"),
+        (lambda cache: cache.set("k", 1, shared=1), "its parameters are key, value, ttl, tags"),
+        (lambda cache: cache.set_many({"k": 1}, tag="x"), "it is called 'tags'"),
+        (lambda cache: cache.get_or_set("k", int, tag="x"), "it is called 'tags'"),
+        (lambda cache: cache.memoize(labels=["x"]), "it is called 'tags'"),
+        (lambda cache: cache.evict(tags="x"), r"evict\(\) .* it is called 'tag'"),
+        (lambda cache: cache.scan(tags="x"), r"scan\(\) .* it is called 'tag'"),
+        (lambda cache: cache.scan(pattern="x*"), "it is called 'prefix'"),
+        (lambda cache: cache.delete_prefix(match="x*"), "it is called 'prefix'"),
+        (lambda cache: cache.get("k", ex=60), r"get\(\) .*; use get_and_touch\(\)"),
         (lambda cache: cache.get("k", expire_time=True), r"get\(\) .*; use get_entry\(\)"),
         (lambda cache: cache.get("k", fallback=1), "its parameters are key, default"),
         (lambda cache: cache.setdefault("k", 1, ex=60), r"setdefault\(\) .* it is called 'ttl'"),
@@ -80,9 +90,11 @@ def test_opening_says_what_a_parameter_is_called(
 def test_a_name_of_another_cache_leads_to_a_parameter(method: str) -> None:
     parameters = set(inspect.signature(METHODS[method]).parameters)
     for ours, theirs in advice._NAMES.items():
+        if ours not in parameters:
+            continue
         # Where `timeout` is a parameter, it is no other name of `ttl`.
         assert parameters & set(theirs.split()) <= {"timeout"}
-        for name in set(theirs.split()) - parameters if ours in parameters else ():
+        for name in set(theirs.split()) - parameters:
             message = advice.unexpected(METHODS[method], name)
             assert f"'{ours}'" in message.partition("; it is called ")[2]
     for (operation, _), other in advice._OPERATIONS.items():
@@ -103,7 +115,9 @@ def test_a_subclass_has_parameters_of_its_own(opened: Any, path: str) -> None:
 
 def test_signatures_show_the_parameters() -> None:
     assert list(inspect.signature(Cache).parameters)[:3] == ["path", "size", "max_entries"]
-    assert str(inspect.signature(Cache.add)) == "(self, /, key, value, ttl=None)"
-    assert str(inspect.signature(Cache.set_many)) == "(self, /, mapping, ttl=None)"
+    terms = "ttl=None, *, tags=(), stale=None"
+    assert str(inspect.signature(Cache.add)) == f"(self, /, key, value, {terms})"
+    assert str(inspect.signature(Cache.set_many)) == f"(self, /, mapping, {terms})"
+    assert str(inspect.signature(Cache.scan)) == str(inspect.signature(memory.Cache.scan))
     others = [name for name, one in METHODS.items() if "others" in str(inspect.signature(one))]
     assert not others

@@ -79,7 +79,9 @@ def test_set_refuses_other_arguments_and_changes_nothing(cache, arguments, names
 
 def test_their_signatures_are_told():
     assert str(inspect.signature(Cache.get)) == "(self, /, key, default=None)"
-    assert str(inspect.signature(Cache.set)) == "(self, /, key, value, ttl=None)"
+    assert str(inspect.signature(Cache.set)) == (
+        "(self, /, key, value, ttl=None, *, tags=(), stale=None, keep_ttl=False)"
+    )
     assert "default" in Cache.get.__doc__
     assert "ttl" in Cache.set.__doc__
 

@@ -14,7 +14,7 @@ NAMES = [
     name for kind in (Asynchronous, AsyncLoading) for name in vars(kind) if not name.startswith("_")
 ]
 # They cannot block, or are for iteration, or take functions of both kinds.
-NEVER_BLOCK = {"stats", "keys", "values", "items", "memoize"}
+NEVER_BLOCK = {"stats", "keys", "values", "items", "scan", "namespace", "memoize"}
 
 
 def parameters(function: object) -> list[tuple[str, object, bool]]:

@@ -22,7 +22,7 @@ use crate::objects::Objects;
 use crate::opened::Opened;
 use crate::scan::{self, Part, Scan};
 use crate::scratch::{self, Used};
-use crate::spaces::{self, Space};
+use crate::spaces;
 use crate::terms::{self, OwnedTerms};
 use crate::waiter::{self, PythonWaiter};
 use crate::{choices, many, numbers, reports, ttl};
@@ -246,7 +246,7 @@ impl Core {
     /// Example:
     ///     >>> cache.add("seen:7", True, ttl=60), cache.add("seen:7", True, ttl=60)
     ///     (True, False)
-    #[pyo3(signature = (key, value, ttl=None, *, tags=None, stale=None))]
+    #[pyo3(signature = (key, value, ttl=None, *, tags=Given(None), stale=None))]
     #[pyo3(text_signature = "($self, key, value, ttl=None, *, tags=(), stale=None)")]
     #[allow(clippy::too_many_arguments)]
     fn add<'py>(
@@ -255,10 +255,10 @@ impl Core {
         key: &Bound<'py, PyAny>,
         value: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
-        tags: Option<&Bound<'py, PyAny>>,
+        tags: Given<'py>,
         stale: Option<&Bound<'py, PyAny>>,
     ) -> Quick<bool> {
-        let given = OwnedTerms::new(ttl::parse(ttl)?, tags, stale, None)?;
+        let given = OwnedTerms::new(ttl::parse(ttl)?, tags.0.as_ref(), stale, None)?;
         self.store_on(py, key, value, &given, Condition::Absent)
     }
 
@@ -279,7 +279,7 @@ impl Core {
     /// Example:
     ///     >>> cache.replace("user:42", "Ada")
     ///     False
-    #[pyo3(signature = (key, value, ttl=None, *, tags=None, stale=None, keep_ttl=None))]
+    #[pyo3(signature = (key, value, ttl=None, *, tags=Given(None), stale=None, keep_ttl=Given(None)))]
     #[pyo3(
         text_signature = "($self, key, value, ttl=None, *, tags=(), stale=None, keep_ttl=False)"
     )]
@@ -290,10 +290,11 @@ impl Core {
         key: &Bound<'py, PyAny>,
         value: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
-        tags: Option<&Bound<'py, PyAny>>,
+        tags: Given<'py>,
         stale: Option<&Bound<'py, PyAny>>,
-        keep_ttl: Option<&Bound<'py, PyAny>>,
+        keep_ttl: Given<'py>,
     ) -> Quick<bool> {
+        let (tags, keep_ttl) = (tags.0.as_ref(), keep_ttl.0.as_ref());
         let given = OwnedTerms::new(ttl::parse(ttl)?, tags, stale, keep_ttl)?;
         self.store_on(py, key, value, &given, Condition::Present)
     }
@@ -321,7 +322,7 @@ impl Core {
     ///     True
     ///     >>> cache.cas("cart", entry.value + ["salt"], entry.version)
     ///     False
-    #[pyo3(signature = (key, value, version, ttl=None, *, tags=None, stale=None, keep_ttl=None))]
+    #[pyo3(signature = (key, value, version, ttl=None, *, tags=Given(None), stale=None, keep_ttl=Given(None)))]
     #[pyo3(
         text_signature = "($self, key, value, version, ttl=None, *, tags=(), stale=None, keep_ttl=False)"
     )]
@@ -333,10 +334,11 @@ impl Core {
         value: &Bound<'py, PyAny>,
         version: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
-        tags: Option<&Bound<'py, PyAny>>,
+        tags: Given<'py>,
         stale: Option<&Bound<'py, PyAny>>,
-        keep_ttl: Option<&Bound<'py, PyAny>>,
+        keep_ttl: Given<'py>,
     ) -> Quick<bool> {
+        let (tags, keep_ttl) = (tags.0.as_ref(), keep_ttl.0.as_ref());
         let given = OwnedTerms::new(ttl::parse(ttl)?, tags, stale, keep_ttl)?;
         let version = numbers::version(version)?;
         self.store_on(py, key, value, &given, Condition::Version(version))
@@ -640,17 +642,18 @@ impl Core {
     ///     >>> cache.set_many({"a": 1, "b": 2}, ttl=60)
     ///     >>> len(cache)
     ///     2
-    #[pyo3(signature = (mapping, ttl=None, *, tags=None, stale=None))]
+    #[pyo3(signature = (mapping, ttl=None, *, tags=Given(None), stale=None))]
     #[pyo3(text_signature = "($self, mapping, ttl=None, *, tags=(), stale=None)")]
     fn set_many<'py>(
         &self,
         py: Python<'py>,
         mapping: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
-        tags: Option<&Bound<'py, PyAny>>,
+        tags: Given<'py>,
         stale: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
-        many::set(self, py, mapping, &OwnedTerms::new(ttl::parse(ttl)?, tags, stale, None)?)
+        let given = OwnedTerms::new(ttl::parse(ttl)?, tags.0.as_ref(), stale, None)?;
+        many::set(self, py, mapping, &given)
     }
 
     /// Delete several keys.
@@ -864,22 +867,8 @@ impl Core {
 
     /// Become a namespace of another cache or namespace, whose handle it shares.
     fn _join(&self, parent: &Bound<'_, Core>, name: &str) -> PyResult<()> {
-        if name.is_empty() || name.len() > spaces::NAME_BYTES_MAX {
-            return Err(classes::InvalidArgument::new_err(format!(
-                "the name of a namespace must have 1 to {} bytes of UTF-8, and this one has {}",
-                spaces::NAME_BYTES_MAX,
-                name.len()
-            )));
-        }
         let opened = parent.get().not_closed()?.within(name);
         self.opened.set(opened).map_err(|_| already_open())
-    }
-
-    /// Give this namespace another era, so that it is empty.
-    fn _begin_era(&self, py: Python<'_>) -> PyResult<()> {
-        let opened = self.opened()?;
-        let name = opened.space.as_ref().map_or(&[][..], Space::name);
-        opened.cache.advance_era(name).map_err(|error| opened.refused(py, error)).map(|_| ())
     }
 
     /// Return the era of a namespace of this cache or namespace.

@@ -135,7 +135,7 @@ fn not_given() -> PyErr {
 }
 
 /// The other methods with arguments that other caches may call differently.
-const EXPLAINED: [&str; 11] = [
+const EXPLAINED: [&str; 12] = [
     "add",
     "replace",
     "cas",
@@ -147,6 +147,7 @@ const EXPLAINED: [&str; 11] = [
     "decr",
     "set_many",
     "get_entry",
+    "evict",
 ];
 
 /// Adds `get` and `set` to the class, and advice to other methods.

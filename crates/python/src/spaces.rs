@@ -15,8 +15,6 @@ use crate::varint;
 /// First bytes of a key in a namespace.
 const MARK: [u8; 2] = [0xFF, b'n'];
 const ERA_BYTES: usize = 8;
-/// The longest name, in bytes.
-pub const NAME_BYTES_MAX: usize = 255;
 
 /// A namespace, or one in another.
 #[derive(Clone, Default)]

@@ -17,7 +17,7 @@ pub struct OwnedTerms {
 }
 
 impl OwnedTerms {
-    /// Converts the arguments; those that are `None` or None were not given.
+    /// Converts the arguments; `None` is an argument that was not given.
     ///
     /// # Errors
     /// `InvalidTTL`, `InvalidTag`, `InvalidArgument`.

@@ -27,6 +27,8 @@ from tuckbox.loading import Loading
 from tuckbox.memoize import Memoizing
 from tuckbox.memory.core import Core
 from tuckbox.memory.store import Store
+from tuckbox.namespaces import Namespace
+from tuckbox.organising import Organising
 from tuckbox.places import name_of
 from tuckbox.sizes import parse_size
 from tuckbox.surface import Surface
@@ -38,7 +40,7 @@ _private: weakref.WeakValueDictionary[bytes, Store] = weakref.WeakValueDictionar
 _opening = threading.RLock()
 
 
-class Cache(Surface, Loading, AsyncLoading, Memoizing, Core):
+class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
     """A cache that the threads of one process share.
 
     Takes the keys, values and lengths of time that `tuckbox.Cache` takes, and has the same
@@ -172,6 +174,9 @@ class Cache(Surface, Loading, AsyncLoading, Memoizing, Core):
         self._described()
         return "private" if self._name is None else f"{self._name!r} in this process"
 
+    def _within(self, name: str) -> Namespace:
+        return _Namespace(self, name)  # type: ignore[arg-type] # As below.
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the name and the options, not the entries.
 
@@ -194,6 +199,10 @@ _OWN = frozenset(
 """The attributes of a handle that `__init__` sets."""
 
 MutableMapping.register(Cache)
+
+
+class _Namespace(Namespace, Cache):  # type: ignore[misc] # For types, one of `tuckbox.Cache`.
+    """A namespace of a cache in this process."""
 
 
 def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.

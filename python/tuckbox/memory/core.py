@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Optional, cast
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, NoReturn, Optional, cast
 
 from tuckbox.advice import unexpected
 from tuckbox.choices import AfterPowerCut, Favour
@@ -19,6 +19,7 @@ from tuckbox.errors import (
     CacheReadOnly,
     IntegerOverflow,
     InvalidAfterPowerCut,
+    InvalidArgument,
     InvalidFavour,
     InvalidLockTimeout,
     InvalidSize,
@@ -27,7 +28,7 @@ from tuckbox.errors import (
     NotAnInteger,
 )
 from tuckbox.keys import Key
-from tuckbox.memory import codec, keys
+from tuckbox.memory import codec, keys, spaces
 from tuckbox.memory.messages import object_name, type_name
 from tuckbox.memory.numbers import INT_MAX, INT_MIN, signed, ttl_us, version_of
 from tuckbox.memory.store import Clock, Lease, Record, Store, Terms
@@ -61,6 +62,9 @@ class Core(_Mapping):
     # Set by `__init__`, not `__new__`, so that subclasses can have other arguments.
     _store: Optional[Store] = None
     _is_open = False
+    # Of a namespace: the handle that it shares.
+    _root: Optional[Core] = None
+    _space = spaces.Space()
 
     def __init__(
         self,
@@ -113,7 +117,7 @@ class Core(_Mapping):
 
     def _readable(self) -> Store:
         store = self._described()
-        if not self._is_open:
+        if self.closed:
             raise CacheClosed(f"{self._title()} is closed; open it again to use it")
         return store
 
@@ -128,6 +132,24 @@ class Core(_Mapping):
     def _title(self) -> str:
         """How messages name the cache."""
         return "this cache"
+
+    # --- Namespaces ----------------------------------------------------------------------------
+
+    def _join(self, parent: Core, name: str) -> None:
+        """Become a namespace of another cache or namespace, whose handle it shares."""
+        parent._readable()
+        vars(self).update(vars(parent))
+        self._root = parent._root or parent
+        self._space = parent._space.within(name)
+
+    def _prefix(self) -> bytes:
+        return self._space.prefix(self._described())
+
+    def _key(self, key: Key) -> bytes:
+        return keys.joined(self._prefix(), keys.encode(key), key)
+
+    def _lookup(self, key: object) -> bytes:
+        return keys.joined(self._prefix(), keys.encode_lookup(key), key)
 
     # --- One key -------------------------------------------------------------------------------
 
@@ -154,7 +176,7 @@ class Core(_Mapping):
         if others:
             _refuse_names(self.get, others)
         store = self._readable()
-        record = store.read(keys.encode_lookup(key))
+        record = store.read(self._lookup(key))
         return default if record is None else codec.decode(record.kept)
 
     def get_entry(self, key: Key, *, stale: bool = False) -> Optional[Entry]:
@@ -175,7 +197,7 @@ class Core(_Mapping):
             >>> cache.get_entry("user:42").value
             'Ada'
         """
-        found = self._readable().read_entry(keys.encode_lookup(key), stale=stale)
+        found = self._readable().read_entry(self._lookup(key), stale=stale)
         return _entry(found)
 
     def set(
@@ -186,6 +208,7 @@ class Core(_Mapping):
         *,
         tags: Iterable[str] = (),
         stale: Ttl = None,
+        keep_ttl: bool = False,
         **others: object,
     ) -> None:
         """Store ``value`` under ``key``, replacing any old value.
@@ -196,12 +219,13 @@ class Core(_Mapping):
             ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
             tags: Names for `evict`.
             stale: How long the entry is kept stale after its ttl, as ``ttl``; None is not at all.
+            keep_ttl: If true, a present entry keeps its expiry, and ``ttl`` is for a new one.
             **others: Refused.
 
         Raises:
             KeyTypeError, KeyTooLong: The key is invalid.
             ValueTypeError, ValueTooLarge: The value cannot be stored.
-            InvalidTTL, InvalidTag: An argument is invalid.
+            InvalidTTL, InvalidTag, InvalidArgument: An argument is invalid.
             CacheReadOnly, CacheClosed: The cache cannot be written.
 
         Whatever it raises, the old value is kept.
@@ -213,7 +237,7 @@ class Core(_Mapping):
         """
         if others:
             _refuse_names(self.set, others)
-        self._write(key, value, ttl, stale, tags)
+        self._write(key, value, _terms(ttl, stale, tags, keep_ttl))
 
     def add(
         self,
@@ -243,7 +267,7 @@ class Core(_Mapping):
             >>> cache.add("seen:7", True, ttl=60), cache.add("seen:7", True, ttl=60)
             (True, False)
         """
-        return self._write(key, value, ttl, stale, tags, if_fresh=False)
+        return self._write(key, value, _terms(ttl, stale, tags), if_fresh=False)
 
     def replace(
         self,
@@ -253,6 +277,7 @@ class Core(_Mapping):
         *,
         tags: Iterable[str] = (),
         stale: Ttl = None,
+        keep_ttl: bool = False,
     ) -> bool:
         """Store ``value`` only if ``key`` already has a value.
 
@@ -262,6 +287,7 @@ class Core(_Mapping):
             ttl: As `set`.
             tags: As `set`.
             stale: As `set`.
+            keep_ttl: As `set`.
 
         Returns:
             True if the value was stored, False if the key has no value.
@@ -273,7 +299,7 @@ class Core(_Mapping):
             >>> cache.replace("user:42", "Ada")
             False
         """
-        return self._write(key, value, ttl, stale, tags, if_fresh=True)
+        return self._write(key, value, _terms(ttl, stale, tags, keep_ttl), if_fresh=True)
 
     def cas(
         self,
@@ -284,6 +310,7 @@ class Core(_Mapping):
         *,
         tags: Iterable[str] = (),
         stale: Ttl = None,
+        keep_ttl: bool = False,
     ) -> bool:
         """Store ``value`` only if the entry of ``key`` still has this ``version``.
 
@@ -293,6 +320,7 @@ class Core(_Mapping):
             ttl: As `set`.
             tags: As `set`.
             stale: As `set`.
+            keep_ttl: As `set`.
             version: The ``version`` of the `Entry` that `get_entry` returned.
 
         Returns:
@@ -308,21 +336,18 @@ class Core(_Mapping):
             >>> cache.cas("cart", entry.value + ["milk"], entry.version)
             True
         """
-        return self._write(key, value, ttl, stale, tags, version=version)
+        return self._write(key, value, _terms(ttl, stale, tags, keep_ttl), version=version)
 
     def _write(
         self,
         key: Key,
         value: object,
-        ttl: Ttl,
-        stale: Ttl,
-        tags: Iterable[str],
+        terms: Terms,
         *,
         if_fresh: Optional[bool] = None,
         version: Any = _NOT_GIVEN,
     ) -> bool:
-        encoded = keys.encode(key)
-        terms = _terms(ttl, stale, tags)
+        encoded = self._key(key)
         expected = None if version is _NOT_GIVEN else version_of(version)
         store = self._writable()
         kept, len_bytes = self._encoded(store, key, value)
@@ -350,7 +375,7 @@ class Core(_Mapping):
             >>> cache.delete("user:42"), cache.delete("user:42")
             (True, False)
         """
-        encoded = keys.encode_lookup(key)
+        encoded = self._lookup(key)
         expected = None if version is None else version_of(version)
         return self._writable().delete(encoded, expected) is not None
 
@@ -373,7 +398,7 @@ class Core(_Mapping):
             >>> cache.pop("token"), cache.pop("token", None)
             ('abc', None)
         """
-        record = self._writable().delete(keys.encode_lookup(key))
+        record = self._writable().delete(self._lookup(key))
         if record is not None:
             return codec.decode(record.kept)
         if default is _NOT_GIVEN:
@@ -399,8 +424,55 @@ class Core(_Mapping):
             >>> cache.touch("session", ttl=3600)
             True
         """
-        encoded = keys.encode_lookup(key)
-        return self._writable().touch(encoded, ttl_us(ttl))
+        encoded = self._lookup(key)
+        return self._writable().touch(encoded, ttl_us(ttl)) is not None
+
+    def get_and_touch(self, key: Key, ttl: Ttl = None, default: Any = None) -> Any:
+        """Return the value of ``key`` and give it a new time to live, counted from now.
+
+        Args:
+            key: A str, bytes, int, or a tuple of these.
+            ttl: As for `touch`.
+            default: Returned if the key has no value.
+
+        Returns:
+            The value, or ``default``.
+
+        Raises:
+            As `get` and `touch`.
+
+        Example:
+            >>> cache.set("session", "abc", ttl=60)
+            >>> cache.get_and_touch("session", ttl=3600)
+            'abc'
+        """
+        encoded = self._lookup(key)
+        record = self._writable().touch(encoded, ttl_us(ttl))
+        return default if record is None else codec.decode(record.kept)
+
+    def ttl(self, key: Key) -> Optional[float]:
+        """Return how long ``key`` has to live.
+
+        Args:
+            key: A str, bytes, int, or a tuple of these.
+
+        Returns:
+            Seconds as a float, `math.inf` if it never expires, or None if it has no value.
+
+        Raises:
+            As `get`.
+
+        Example:
+            >>> cache.set("session", "abc", ttl=60)
+            >>> round(cache.ttl("session"))
+            60
+        """
+        store = self._readable()
+        record = store.read(self._lookup(key))
+        if record is None:
+            return None
+        until_us = record.fresh_until_us
+        return math.inf if until_us is None else max(0, until_us - store.now_us()) / 1e6
 
     def incr(self, key: Key, delta: Any = 1, default: Any = 0, ttl: Ttl = None) -> int:
         """Add ``delta`` to the int stored under ``key``, atomically over all threads.
@@ -455,7 +527,7 @@ class Core(_Mapping):
 
     def _add_to(self, key: Key, delta: int, default: Any, ttl: Ttl) -> int:
         start = None if default is None else signed(default, "default")
-        encoded = keys.encode(key)
+        encoded = self._key(key)
         length_us = ttl_us(ttl)
 
         def added(record: Optional[Record]) -> int:
@@ -497,7 +569,7 @@ class Core(_Mapping):
             {'a': 1}
         """
         store = self._readable()
-        found = [(key, store.read(encoded)) for key, encoded in _lookups(keys)]
+        found = [(key, store.read(encoded)) for key, encoded in _lookups(keys, self._lookup)]
         return {key: codec.decode(one.kept) for key, one in found if one is not None}
 
     def set_many(
@@ -535,7 +607,7 @@ class Core(_Mapping):
         if items is None:
             kind = type_name(type(mapping))
             raise TypeError(f"mapping must be a mapping of keys to values, not {kind}")
-        entries = [(keys.encode(key), *self._encoded(store, key, value)) for key, value in items()]
+        entries = [(self._key(key), *self._encoded(store, key, value)) for key, value in items()]
         for encoded, kept, len_bytes in entries:
             store.write(encoded, kept, len_bytes, terms)
 
@@ -559,20 +631,20 @@ class Core(_Mapping):
             1
         """
         store = self._writable()
-        return sum(store.delete(encoded) is not None for _, encoded in list(_lookups(keys)))
+        return sum(store.delete(encoded) is not None for _, encoded in _lookups(keys, self._lookup))
 
     # --- The mapping protocol ------------------------------------------------------------------
 
     def __getitem__(self, key: Key) -> Any:
         """Return the value of a key. Raises KeyError."""
-        record = self._readable().read(keys.encode_lookup(key))
+        record = self._readable().read(self._lookup(key))
         if record is None:
             raise KeyError(key)
         return codec.decode(record.kept)
 
     def __setitem__(self, key: Key, value: object) -> None:
         """Store a value, which never expires."""
-        self._write(key, value, None, None, ())
+        self._write(key, value, Terms(None))
 
     def __delitem__(self, key: Key) -> None:
         """Delete a key. Raises KeyError."""
@@ -581,15 +653,20 @@ class Core(_Mapping):
 
     def __contains__(self, key: object) -> bool:
         """Return whether a key has a value."""
-        return self._readable().contains(keys.encode_lookup(key))
+        return self._readable().contains(self._lookup(key))
 
     def __len__(self) -> int:
-        """Return the number of entries, including expired ones that were not yet removed."""
-        return len(self._readable())
+        """Return the number of entries, also of expired ones; of a namespace, of fresh ones."""
+        store = self._readable()
+        return len(store) if self._root is None else sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the keys."""
         return Scan(self, lambda key, _: keys.decode(key))
+
+    def _iter_tagged(self, tag: str) -> Iterator[Any]:
+        (checked,) = _checked_tags((tag,))
+        return Scan(self, lambda key, _: keys.decode(key), checked)
 
     def _iter_values(self) -> Iterator[Any]:
         return Scan(self, lambda _, record: codec.decode(record.kept))
@@ -612,10 +689,12 @@ class Core(_Mapping):
             >>> cache.popitem()
             ('job', 'mail')
         """
-        popped = self._writable().pop_any()
+        store, prefix = self._writable(), self._prefix()
+        popped = store.pop_any(lambda key: spaces.own_part(key, prefix) is not None)
         if popped is None:
             raise KeyError("popitem(): the cache has no entries")
-        return keys.decode(popped[0]), codec.decode(popped[1].kept)
+        key, record = popped
+        return keys.decode(key[len(prefix) :]), codec.decode(record.kept)
 
     # --- The whole cache -----------------------------------------------------------------------
 
@@ -636,7 +715,9 @@ class Core(_Mapping):
         return self._writable().clear()
 
     def expire(self) -> int:
-        """Delete all expired and evicted entries to free their space.
+        """Delete all expired entries to free their space, and those that nobody can get any more.
+
+        Those are entries with an evicted tag, or of a namespace that was cleared.
 
         Returns:
             How many entries were deleted.
@@ -649,7 +730,8 @@ class Core(_Mapping):
             >>> cache.expire()
             1
         """
-        return self._writable().expire()
+        store = self._writable()
+        return store.expire(lambda key: spaces.is_of_former_era(store, key))
 
     def evict(self, *, tag: str, soft: bool = False) -> None:
         """Make all entries with a tag missing, in a time that does not depend on their number.
@@ -681,26 +763,27 @@ class Core(_Mapping):
             >>> cache.closed
             True
         """
-        if self._is_open:
-            self._is_open = False
-            self._described().abandon_all(self)
+        handle = self._root or self
+        if handle._is_open:
+            handle._is_open = False
+            handle._described().abandon_all(handle)
 
     @property
     def closed(self) -> bool:
         """Whether this handle is closed."""
-        return not self._is_open
+        return not (self._root or self)._is_open
 
     # --- Leases and eras: see `tuckbox.contract` -----------------------------------------------
 
     def _begin(self, key: Key, force: bool) -> Begun:
-        encoded = keys.encode(key)
+        encoded = self._key(key)
         store = self._readable()
         if self._read_only:
             found = store.read_entry(encoded, stale=False)
             if found is None or force:
                 self._writable()
             return FOUND, _entry(found), None
-        found, lease = store.begin(encoded, self, force=force)
+        found, lease = store.begin(encoded, self._root or self, force=force)
         if lease is not None:
             return LEASE, _entry(found), lease
         is_found = found is not None and not found[1] and not force
@@ -720,10 +803,9 @@ class Core(_Mapping):
         try:
             store = self._writable()
             terms = _terms(ttl, stale, tags)
-            if keys.encode(key) != lease.key:
-                raise ValueError(f"the lease is not for the key {object_name(key)}")
+            encoded = self._key(key)
             kept, len_bytes = self._encoded(store, key, value)
-            return store.finish(lease, kept, len_bytes, terms, made_s)
+            return store.finish(lease, encoded, kept, len_bytes, terms, made_s)
         finally:
             self._abandon(lease)
 
@@ -732,13 +814,13 @@ class Core(_Mapping):
             self._store.abandon(cast("Lease", token))
 
     def _wait_made(self, key: Key, timeout_s: float) -> bool:
-        return self._readable().wait_made(keys.encode(key), timeout_s)
+        return self._readable().wait_made(self._key(key), timeout_s)
 
     def _era(self, name: str) -> int:
-        return self._readable().era(name)
+        return self._readable().era(self._space.within(name).name)
 
     def _advance_era(self, name: str) -> int:
-        return self._writable().advance_era(name)
+        return self._writable().advance_era(self._space.within(name).name)
 
     # --- Settings ------------------------------------------------------------------------------
 
@@ -845,10 +927,11 @@ _CHECK_ZEROS = ["lost_entries", "damaged_entries", "leaked_segments", *_SEGMENTS
 class Scan:
     """Iterator over the entries of a cache. See the extension's class."""
 
-    def __init__(self, core: Core, part: Any) -> None:
+    def __init__(self, core: Core, part: Any, tag: Optional[str] = None) -> None:
         """``part`` makes of a key and a record what the iterator yields."""
         self._core = core
         self._part = part
+        self._tag = tag
         # Several threads may share it.
         self._keys = iter(core._readable().keys())
 
@@ -861,9 +944,11 @@ class Scan:
         store = self._core._readable()
         while True:
             key = next(self._keys)
-            record = store.peek(key)
-            if record is not None:
-                return self._part(key, record)
+            # Each time, because the namespace may be cleared.
+            own = spaces.own_part(key, self._core._prefix())
+            record = None if own is None else store.peek(key)
+            if record is not None and (self._tag is None or self._tag in record.tags):
+                return self._part(own, record)
 
 
 def _entry(found: Optional[tuple[Record, bool]]) -> Optional[Entry]:
@@ -881,22 +966,25 @@ def _entry(found: Optional[tuple[Record, bool]]) -> Optional[Entry]:
     )
 
 
-def _lookups(objects: Iterable[Any]) -> Iterator[tuple[Any, bytes]]:
+def _lookups(objects: Iterable[Any], encode: Callable[[Any], bytes]) -> list[tuple[Any, bytes]]:
     if isinstance(objects, (str, bytes)):
         raise KeyTypeError(
             f"keys must be an iterable of keys, not {type_name(type(objects))}; put a single key "
             "in a list"
         )
-    return ((key, keys.encode_lookup(key)) for key in list(objects))
+    return [(key, encode(key)) for key in list(objects)]
 
 
-def _terms(ttl: Ttl, stale: Ttl, tags: Iterable[str]) -> Terms:
+def _terms(ttl: Ttl, stale: Ttl, tags: Iterable[str], keep_ttl: object = False) -> Terms:
     length_us = ttl_us(ttl)
+    if not isinstance(keep_ttl, bool):
+        kind = type_name(type(keep_ttl))
+        raise InvalidArgument(f"keep_ttl must be True or False, not {kind}")
     stale_us = 0
     if stale is not None:
         given_us = ttl_us(stale)
         stale_us = _STALE_US_MAX if given_us is None else given_us
-    return Terms(length_us, stale_us, _checked_tags(tags) if tags != () else ())
+    return Terms(length_us, stale_us, _checked_tags(tags) if tags != () else (), keep_ttl)
 
 
 _STALE_US_MAX = 1 << 62
@@ -909,15 +997,21 @@ def _checked_tags(tags: Any) -> tuple[str, ...]:
             "list"
         )
     try:
-        given = tuple(itertools.islice(tags, _TAGS_MAX + 1))
+        iterator = iter(tags)
     except TypeError:
         raise InvalidTag(f"tags must be an iterable of str, not {type_name(type(tags))}") from None
+    given = tuple(itertools.islice(iterator, _TAGS_MAX + 1))
     if len(given) > _TAGS_MAX:
         raise InvalidTag(f"an entry can have {_TAGS_MAX} tags; give fewer")
     for tag in given:
         if not isinstance(tag, str):
             raise InvalidTag(f"a tag must be a str, not {type_name(type(tag))}")
-        len_bytes = len(str.encode(tag, "utf-8", "surrogatepass"))
+        try:
+            len_bytes = len(str.encode(tag))
+        except UnicodeEncodeError:
+            raise InvalidTag(
+                f"tag {object_name(tag)} has a lone surrogate; use other characters"
+            ) from None
         if not 0 < len_bytes <= _TAG_BYTES_MAX:
             raise InvalidTag(
                 f"tag {object_name(tag)} is {len_bytes} bytes long; use 1 to {_TAG_BYTES_MAX}"

@@ -11,7 +11,7 @@ from tuckbox.errors import EntryCorrupt, KeyTooLong, KeyTypeError
 from tuckbox.memory.messages import key_advice, object_name, subclass_advice, type_name
 from tuckbox.memory.numbers import plain
 
-__all__ = ["decode", "encode", "encode_lookup", "int_bytes", "take_length", "varint"]
+__all__ = ["decode", "encode", "encode_lookup", "int_bytes", "joined", "take_length", "varint"]
 
 _ABSENT = b"\xff\xff"
 """What a lookup of an object that no key equals looks for: no key is encoded like this."""
@@ -47,6 +47,12 @@ def encode_lookup(key: Any) -> bytes:
         except _Absent:
             return _ABSENT
     return encoded if len(encoded) <= _KEY_BYTES_MAX else _refuse_length(key, len(encoded))
+
+
+def joined(prefix: bytes, encoded: bytes, key: Any) -> bytes:
+    """Return the bytes of a key in a namespace. Raises KeyTooLong."""
+    len_bytes = len(prefix) + len(encoded)
+    return prefix + encoded if len_bytes <= _KEY_BYTES_MAX else _refuse_length(key, len_bytes)
 
 
 def _text(text: str) -> bytes:

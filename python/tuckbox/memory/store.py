@@ -71,6 +71,8 @@ class Terms(NamedTuple):
     """How long it is stale then."""
     tags: tuple[str, ...] = ()
     """Its tags, sorted."""
+    keeps_ttl: bool = False
+    """Whether a fresh entry keeps its end. Then ``ttl_us`` is for a new entry."""
 
 
 class Record:
@@ -156,7 +158,7 @@ class Store:
         self._staled: dict[str, int] = {}
         self._all_evicted = 0
         """When all tags were evicted, because too many had been."""
-        self._eras: dict[str, int] = {}
+        self._eras: dict[bytes, int] = {}
         self._first_era = 1
         self._leases: dict[bytes, Lease] = {}
         _stores.add(self)
@@ -288,7 +290,10 @@ class Store:
                 return False
             if version is not None and (old is None or old.version != version):
                 return False
-            self._put(key, kept, len_bytes, terms, self._invalidations)
+            until_us = None
+            if terms.keeps_ttl and old is not None:
+                terms, until_us = terms._replace(ttl_us=None), old.fresh_until_us
+            self._put(key, kept, len_bytes, terms, self._invalidations, until_us=until_us)
             return True
 
     def change(
@@ -319,16 +324,16 @@ class Store:
                 self._put(key, kept, len_bytes, terms, old.stamp, until_us=old.fresh_until_us)
             return kept
 
-    def touch(self, key: bytes, ttl_us: Optional[int]) -> bool:
-        """Give a fresh entry another ttl. Return whether there is one."""
+    def touch(self, key: bytes, ttl_us: Optional[int]) -> Optional[Record]:
+        """Give a fresh entry another ttl. Return the entry; None if there is none."""
         with self.lock:
             old = self._fresh(key)
             if old is None:
-                return False
+                return None
             touched = copy.copy(old)
             touched.fresh_until_us = None if ttl_us is None else self.now_us() + ttl_us
             self._replace(key, old, touched)
-            return True
+            return touched
 
     def _put(
         self,
@@ -341,7 +346,7 @@ class Store:
         until_us: Optional[int] = None,
         made_s: Optional[float] = None,
     ) -> None:
-        ttl_us, stale_us, tags = terms
+        ttl_us, stale_us, tags, _ = terms
         cost_bytes = _ENTRY_BYTES + len(key) + len_bytes + (sys.getsizeof(tags) if tags else 0)
         if cost_bytes > self.size_bytes:
             raise ValueTooLarge(
@@ -474,12 +479,11 @@ class Store:
                 self.counts["deletes"] += 1
             return fresh
 
-    def pop_any(self) -> Optional[tuple[bytes, Record]]:
-        """Delete any fresh entry, and return it; None if there is none."""
+    def pop_any(self, is_wanted: Callable[[bytes], bool]) -> Optional[tuple[bytes, Record]]:
+        """Delete any fresh entry whose key is wanted, and return it; None if there is none."""
         with self.lock:
             for queue in (self._small, self._main):
-                while queue:
-                    key, _ = _oldest(queue, last=True)
+                while (key := _last(queue, is_wanted)) is not None:
                     record = self.delete(key)
                     if record is not None:
                         return key, record
@@ -497,17 +501,24 @@ class Store:
             self.bytes = self._small_bytes = 0
             return count
 
-    def expire(self) -> int:
-        """Delete the entries that are expired or invalid. Return their number."""
+    def expire(self, is_unreachable: Callable[[bytes], bool]) -> int:
+        """Delete the entries that are expired or invalid, or whose key nobody can ask for.
+
+        Returns:
+            Their number.
+        """
         with self.lock:
             gone = [
                 (key, record)
                 for queue in (self._small, self._main)
                 for key, record in list(queue.items())
-                if self._is_gone(record)
+                if self._is_gone(record) or is_unreachable(key)
             ]
             for key, record in gone:
-                self._drop(key, record)
+                if self._is_gone(record):
+                    self._drop(key, record)
+                else:
+                    self.delete(key)
             return len(gone)
 
     # --- Tags and eras -------------------------------------------------------------------------
@@ -523,12 +534,12 @@ class Store:
                 self._all_evicted = self._invalidations
                 rows.clear()
 
-    def era(self, name: str) -> int:
+    def era(self, name: bytes) -> int:
         """Return the era of a namespace."""
         with self.lock:
             return self._eras.get(name, self._first_era)
 
-    def advance_era(self, name: str) -> int:
+    def advance_era(self, name: bytes) -> int:
         """Give a namespace an era that no namespace has had. Return it."""
         with self.lock:
             self._invalidations += 1
@@ -559,20 +570,24 @@ class Store:
             lease = self._leases[key] = Lease(key, handle, version, self._invalidations)
             return found, lease
 
-    def finish(
+    def finish(  # noqa: PLR0917 - As the contract.
         self,
         lease: Lease,
+        key: bytes,
         kept: object,
         len_bytes: int,
         terms: Terms,
         made_s: Optional[float],
     ) -> bool:
-        """Store what was made, unless it must be refused, and end the lease."""
+        """Store what was made, unless it must be refused, and end the lease.
+
+        It must be refused also if the key is not that of the lease: then its namespace was cleared.
+        """
         with self.lock:
             if not lease.is_open:
                 return False
             try:
-                if lease.is_refused or self._is_overtaken(lease, terms.tags):
+                if lease.key != key or lease.is_refused or self._is_overtaken(lease, terms.tags):
                     return False
                 self._put(lease.key, kept, len_bytes, terms, lease.stamp, made_s=made_s)
                 return True
@@ -641,14 +656,20 @@ class Store:
         self._leases.clear()
 
 
-def _oldest(
-    queue: OrderedDict[bytes, Record], *, last: bool = False
-) -> tuple[bytes, Optional[Record]]:
-    """Return the first (or last) key and its record; None if an interruption removed it."""
+def _oldest(queue: OrderedDict[bytes, Record]) -> tuple[bytes, Optional[Record]]:
+    """Return the first key and its record; None if an interruption removed it."""
     with suppress(StopIteration, RuntimeError):
-        key = next(reversed(queue) if last else iter(queue))
+        key = next(iter(queue))
         return key, queue.get(key)
     return b"", None
+
+
+def _last(queue: OrderedDict[bytes, Record], is_wanted: Callable[[bytes], bool]) -> Optional[bytes]:
+    """Return the last key that is wanted; None if there is none."""
+    while True:
+        # An interruption may change the queue.
+        with suppress(RuntimeError):
+            return next(filter(is_wanted, reversed(queue)), None)
 
 
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
