@@ -192,8 +192,9 @@ class Unreachable(DriverError, ConnectionError):
 
 
 class Refused(DriverError):
-    """The place refuses: wrong credentials, missing rights, read-only, or full. The message says
-    which, and what to do.
+    """The place refuses: wrong credentials, missing rights, read-only, or full.
+
+    The message says which, and what to do.
     """
 
 
