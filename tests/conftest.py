@@ -49,18 +49,23 @@ def memory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test on the stores that its module names in ``RUNS_ON``; else on the shared file."""
+    """Run a test on the stores that its module names in ``RUNS_ON``; else on the shared file.
+
+    "namespace" is a namespace of a shared file.
+    """
     if "store" in metafunc.fixturenames:
         stores = getattr(metafunc.module, "RUNS_ON", ("shared",))
-        assert {*stores} <= {"shared", "memory"}
+        assert {*stores} <= {"shared", "memory", "namespace"}
         if metafunc.definition.get_closest_marker("shared_file"):
             stores = ("shared",)
+        if metafunc.definition.get_closest_marker("whole_cache"):
+            stores = tuple(one for one in stores if one != "namespace")
         metafunc.parametrize("store", stores, indirect=True)
 
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest) -> str:
-    """Where the caches of a test are: "shared", a file, or "memory", this process."""
+    """Where the caches of a test are: "shared", "memory", or "namespace"."""
     return request.param  # type: ignore[no-any-return]
 
 
@@ -78,6 +83,8 @@ def opened(store: str) -> Iterator[Callable[..., Cache]]:
             cache = memory_store.Cache(name, **kwargs)  # type: ignore[arg-type]
         else:
             cache = Cache(path, **kwargs)  # type: ignore[arg-type]
+        if store == "namespace":
+            cache = cache.namespace("part")
         caches.append(cache)  # type: ignore[arg-type]
         return cache  # type: ignore[return-value]
 
@@ -121,7 +128,7 @@ def timed_cache(store: str, path: str, clock: _engine.ManualClock) -> Cache:
         return private  # type: ignore[return-value]
     cache = Cache.__new__(Cache)
     _engine.Core.__init__(cache, path, size_bytes=4 << 20, clock=clock)
-    return cache
+    return cache.namespace("part") if store == "namespace" else cache
 
 
 _numbers = itertools.count()

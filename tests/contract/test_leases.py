@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tuckbox import Cache, _engine
 
-RUNS_ON = ("shared", "memory")
+RUNS_ON = ("shared", "memory", "namespace")
 
 
 def lease(cache: Any, key: Any = "k", *, force: bool = False) -> Any:
