@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tuckbox import Cache
 
-RUNS_ON = ("shared", "memory")
+RUNS_ON = ("shared", "memory", "remote")
 
 TAGS = [f"tag-{number}" for number in range(10_000)]
 

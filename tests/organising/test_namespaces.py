@@ -18,7 +18,7 @@ from tuckbox.namespaces import Namespace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RUNS_ON = ("shared", "memory")
+RUNS_ON = ("shared", "memory", "remote")
 
 NAMES = ["blog", "b", "blog:v2", "ü" * 127, "x" * 255, "\0", "post:7"]
 
