@@ -85,7 +85,7 @@ def test_a_key_is_refused_if_it_is_too_long_with_its_namespace(blog: Namespace) 
 
 class TestClear:
     def test_empties_the_namespace_and_nothing_else(self, cache: Cache, blog: Namespace) -> None:
-        blog.set_many({number: "x" for number in range(100)}, ttl=60)
+        blog.set_many(dict.fromkeys(range(100), "x"), ttl=60)
         other = cache.namespace("shop")
         other["k"] = cache["k"] = 1
         assert blog.clear() is None
@@ -131,8 +131,8 @@ class TestClear:
         assert len(blog) == 0
 
     def test_leaves_entries_that_expire_frees(self, cache: Cache, blog: Namespace) -> None:
-        blog.set_many({number: "x" for number in range(50)})
-        blog.namespace("en").set_many({number: "x" for number in range(20)})
+        blog.set_many(dict.fromkeys(range(50), "x"))
+        blog.namespace("en").set_many(dict.fromkeys(range(20), "x"))
         cache["k"] = 1
         blog.clear()
         blog["new"] = blog.namespace("en")["new"] = 1
@@ -234,7 +234,7 @@ class TestWholeApi:
         assert ("a" in cache, "a" in blog) == (False, False)
 
     def test_it_shares_limits_and_statistics(self, cache: Cache, blog: Namespace) -> None:
-        blog.set_many({number: "x" for number in range(10)})
+        blog.set_many(dict.fromkeys(range(10), "x"))
         assert (blog.size, blog.max_entries, blog.id) == (cache.size, cache.max_entries, cache.id)
         assert (blog.path, blog.read_only, blog.favour) == (cache.path, False, cache.favour)
         assert blog.stats().entries == cache.stats().entries == 10

@@ -218,11 +218,17 @@ class TestCompareAndDelete:
         assert deleted.count(True) == 100
 
 
-@pytest.mark.parametrize("tags", [None, "t", b"t", 7, [7], [None], [b"t"], [""], ["x" * 256],
-                                  ["\ud800"], {"t": 1, 2: 3}, [str(n) for n in range(33)]])  # fmt: skip
+WRONG_TAGS: list[Any] = [
+    None, "t", b"t", 7, [7], [None], [b"t"], [""], ["x" * 256], ["\ud800"], {"t": 1, 2: 3},
+    [str(n) for n in range(33)],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("tags", WRONG_TAGS)
 def test_wrong_tags_are_refused_wherever_they_are_given(cache: Cache, tags: Any) -> None:
     cache["k"] = "old"
     given = version(cache)
+    memoized = cache.memoize(name="function", tags=lambda: tags)(lambda: 1)
     for operation in (
         lambda: cache.set("k", 1, tags=tags),
         lambda: cache.add("other", 1, tags=tags),
@@ -231,8 +237,8 @@ def test_wrong_tags_are_refused_wherever_they_are_given(cache: Cache, tags: Any)
         lambda: cache.set_many({"k": 1}, tags=tags),
         lambda: cache.get_or_set("other", int, tags=tags),
         lambda: cache.get_or_set_many(["other"], dict.fromkeys, tags=tags),
-        lambda: cache.memoize(name="one", tags=tags)(lambda: 1)(),
-        lambda: cache.memoize(name="two", tags=lambda: tags)(lambda: 1)(),
+        lambda: cache.memoize(name="len", tags=tags)(len)(""),
+        memoized,
     ):
         with pytest.raises(InvalidTag, match="tag"):
             operation()
