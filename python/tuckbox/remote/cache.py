@@ -102,6 +102,7 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
     def close(self) -> None:
         """Close the cache and the connections of its driver. Closing twice does nothing."""
         if not self.closed:
+            self._remote().abandon_all(self._handle)
             self._handle._is_open = False
             self._driver.close()
 
