@@ -135,9 +135,10 @@ test-musl: ## The engine with another C library, musl: files, locks, forks, kill
 	@scripts/require cargo cc
 	crates/engine/tests/systems.sh musl
 
-test-torture: ## Answers and engines that break a promise, and must be caught by the torture.
+test-torture: $(venv)/made ## Answers and engines that break a promise, and must be caught by the torture.
 	cargo test --profile checked -p tuckbox-torture --features tuckbox-torture/points
 	crates/torture/controls.sh
+	tests/reliability/controls.sh $(python)
 
 test-fuzz: ## Each fuzz target on a fixed set of inputs; `make torture` searches at random.
 	fuzz/run.sh fixed

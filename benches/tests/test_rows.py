@@ -49,9 +49,9 @@ class Hoarder(Cache):
 class Forgetter(Cache):
     """A cache that drops each set of one key in twenty."""
 
-    def set(self, key, value, ttl=None):  # type: ignore[no-untyped-def]
+    def set(self, key, *arguments, **terms):  # type: ignore[no-untyped-def]
         if zlib.crc32(key.encode()) % 20 != 0:
-            super().set(key, value, ttl)
+            super().set(key, *arguments, **terms)
 
 
 class Loser(Cache):

@@ -44,6 +44,7 @@ sound cut --cases 24
 sound resize --kills 30
 sound damage --cases 3000 --large 50
 control no-repair kill --processes 4 --seconds 10 --die-one-in 300 --kill-every-ms 200
+control eviction-forgotten kill --processes 4 --seconds 5
 control old-length stop --deed kill --point BodyAdopted --rounds 100
 control no-takeover stop --deed kill --point RewriteHalf
 control steal stop --deed stop --point RewriteHalf
@@ -65,6 +66,7 @@ control slots-kept reopen --seconds 5 --creators 10 --killed-creators 10
 control no-checksum damage --cases 30000 --large 200
 control no-checksum scribble --seconds 8 --words-per-ms 100
 control no-checksum pages --images 300
+control counting-stamps pages --images 300
 control early-name pages --images 1
 control mark-not-synced pages --images 1
 control clean-not-synced pages --images 1

@@ -6,14 +6,17 @@ One implementation for all stores, so it uses what they have in common. Must not
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Optional
 
 from tuckbox.advice import explains_names
-from tuckbox.errors import InvalidArgument
+from tuckbox.errors import CacheLost, InvalidArgument
 from tuckbox.keys import Key, Prefix
 from tuckbox.namespaces import Namespace
 
 __all__ = ["Organising"]
+
+_SCANS_MAX = 10
 
 
 class Organising:
@@ -98,6 +101,7 @@ class Organising:
 
         Raises:
             InvalidArgument: ``prefix`` is of another type.
+            CacheLost: The file was removed, replaced or resized meanwhile; call this again.
             As `delete`. Some of the keys may be deleted.
 
         Example:
@@ -107,7 +111,16 @@ class Organising:
             >>> list(cache)
             ['post:7']
         """
-        return sum(self.delete(key) for key in self.scan(prefix=_checked(prefix)))
+        checked = _checked(prefix)
+        return sum(self.delete(key) for key in self._scanned(checked))
+
+    def _scanned(self, prefix: Prefix) -> Iterator[Key]:
+        """As `scan`. A resize ends a scan; then another one yields the keys that are left."""
+        for _ in range(_SCANS_MAX - 1):
+            with suppress(CacheLost):
+                yield from self.scan(prefix=prefix)
+                return
+        yield from self.scan(prefix=prefix)
 
 
 def _checked(prefix: object) -> Prefix:

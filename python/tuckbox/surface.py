@@ -221,10 +221,7 @@ class Surface(Asynchronous, _Mapping):
         """
         return self._copied(lambda attributes: copy.deepcopy(attributes, memo))
 
-    def _copied(
-        self: _Self,  # noqa: PYI019 - As above.
-        taken: Callable[[dict[str, Any]], dict[str, Any]],
-    ) -> _Self:
+    def _copied(self: _Self, taken: Callable[[Any], Any]) -> _Self:  # noqa: PYI019 - As above.
         reopen, arguments, *attributes = self.__reduce__()
         copied: _Self = reopen(*arguments)
         vars(copied).update(taken(attributes[0] or {}) if attributes else {})

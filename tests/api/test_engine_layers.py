@@ -24,23 +24,29 @@ ARROWS: dict[str, set[str]] = {
     "repair": {"error", "value", "format", "storage", "index"},
     # Decides, and cannot reach what it decides about.
     "policy": {"value", "format"},
-    "eviction": {"value", "format", "storage", "index", "policy"},
-    "reading": {"error", "value", "format", "storage", "index", "repair", "eviction"},
+    # Judges a record that it is given: does not know how entries are found.
+    "invalidation": {"format", "storage"},
+    "eviction": {"value", "format", "storage", "index", "policy", "invalidation"},
+    "reading": {
+        "error", "value", "format", "storage", "index", "repair", "invalidation", "eviction",
+    },
     "writing": {
-        "error", "value", "format", "storage", "index", "repair", "eviction", "reading",
+        "error", "value", "format", "storage", "index", "repair", "invalidation", "eviction",
+        "reading",
     },
     # One maker at a time: sees entries as a read and a conditional write do.
     "leases": {
-        "error", "value", "format", "storage", "index", "repair", "reading", "writing",
+        "error", "value", "format", "storage", "index", "repair", "invalidation", "reading",
+        "writing",
     },
     "cache": {
-        "error", "value", "format", "storage", "index", "repair", "eviction", "reading", "writing",
-        "leases",
+        "error", "value", "format", "storage", "index", "repair", "invalidation", "eviction",
+        "reading", "writing", "leases",
     },
     "stats": {"value", "format", "storage", "cache"},
     "resize": {
-        "error", "value", "format", "storage", "index", "repair", "eviction", "reading", "cache",
-        "stats",
+        "error", "value", "format", "storage", "index", "repair", "invalidation", "eviction",
+        "reading", "writing", "cache", "stats",
     },
     # Which file is at the path: sees only what a user of the cache sees.
     "handle": {"error", "value", "reading", "leases", "cache", "stats", "resize"},
@@ -54,7 +60,7 @@ COMMON = {
     "finish", "get", "hash", "id", "insert", "is_empty", "key", "len", "load", "lock", "new",
     "next", "now_us", "of", "open", "path", "pop", "put", "read", "receive", "region", "replace",
     "resize", "set", "store", "tag", "tail", "take", "try_lock", "value", "version", "word",
-    "words",
+    "words", "write",
 }  # fmt: skip
 
 

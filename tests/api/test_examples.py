@@ -13,7 +13,6 @@ import tuckbox
 from documents import LANGUAGES, blocks_of, run_page, run_session
 from tuckbox import Cache, _engine
 from tuckbox.advice import unexpected
-from tuckbox.integrations.envelopes import Envelopes
 from tuckbox.objects import Objects
 from tuckbox.places import place_of
 from tuckbox.signing import Signer
@@ -29,7 +28,6 @@ DOCUMENTED: dict[str, object] = {
     "parse_size": parse_size,
     "place_of": place_of,
     "unexpected": unexpected,
-    "Envelopes": Envelopes,
     "Objects": Objects,
     "Signer": Signer,
 }
@@ -60,7 +58,6 @@ def test_an_example_does_what_it_shows(
     names = {
         "Cache": Cache,
         "ManualClock": _engine.ManualClock,
-        "Envelopes": Envelopes,
         "Objects": Objects,
         "Signer": Signer,
         "parse_size": parse_size,

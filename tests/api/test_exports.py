@@ -10,6 +10,7 @@ import pytest
 
 import tuckbox
 import tuckbox.errors
+from tuckbox import _engine
 
 
 def test_all_is_sorted_and_complete() -> None:
@@ -25,6 +26,12 @@ def test_the_package_has_what_people_type_and_errors_have_a_module_of_their_own(
     exported = {name for name in tuckbox.__all__ if hasattr(tuckbox.errors, name)}
     assert exported == {"TuckboxError"}
     assert len(tuckbox.__all__) < 10
+
+
+def test_the_tests_run_on_a_build_with_functions_for_tests() -> None:
+    # Tests that need them skip themselves where wheels are tried, and must not here.
+    assert hasattr(_engine, "_plant")
+    assert hasattr(_engine, "_encoded")
 
 
 def test_version_is_that_of_the_package() -> None:

@@ -57,7 +57,7 @@ def run_patched(code: str, path: str, holder: int = 0) -> None:
         "cache.set('key', b'x' * 200_000)",
         "cache.get_and_touch('entry 1', 60)",
         "cache.evict(tag='t')",
-        "cache.delete_prefix('entry 1')",
+        "cache.delete_prefix('entry 123')",
         "cache.namespace('n').set('key', 1)",
         "cache.namespace('n').clear()",
         "cache.clear()",

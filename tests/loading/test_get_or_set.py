@@ -114,6 +114,22 @@ def test_a_stale_value_is_served_when_the_maker_raises_and_the_log_says_so(
     assert timed.get_or_set("k", Maker("new")) == "new"
 
 
+def test_a_softly_evicted_value_is_served_when_the_maker_raises(timed: Cache) -> None:
+    timed.get_or_set("k", lambda: "old", tags=["users"])
+    timed.evict(tag="users", soft=True)
+    assert timed.get("k") is None
+    assert timed.get_or_set("k", Maker(Broken("no database"))) == "old"
+    assert timed.get_or_set("k", Maker("new")) == "new"
+
+
+def test_a_maker_may_read_the_stale_value(timed: Cache, clock: _engine.ManualClock) -> None:
+    """To ask a server whether that is still good."""
+    timed.get_or_set("k", lambda: "old", ttl=60, stale=60)
+    clock.advance(61)
+    assert timed.get_or_set("k", lambda: timed.get_entry("k", stale=True).value, ttl=60) == "old"
+    assert timed.get("k") == "old"
+
+
 def test_a_value_is_not_served_after_its_stale_time(
     timed: Cache, clock: _engine.ManualClock
 ) -> None:

@@ -16,11 +16,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from attackers import Attacker, Raw
 from integrations.django import project
 from properties.test_round_trips import canonical
 from tuckbox import Cache, _engine
-from tuckbox.errors import EntryCorrupt, NotAnInteger
-from tuckbox.integrations.envelopes import EnvelopeRejected, Envelopes
+from tuckbox.errors import EntryCorrupt, EntryRefused, NotAnInteger
+from tuckbox.objects import Objects
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -399,27 +400,27 @@ def signed(tmp_path: Path) -> Any:
     return lambda name, kind=TuckboxCache: kind(str(tmp_path / name), {})
 
 
-def forge(unwrap: Callable[[bytes, str, bytearray], Any], mark: Path) -> int:
-    """Try envelopes with one bit flipped, and envelopes of another entry or cache.
+def forge(decode: Callable[[int, bytes, bytes, bytes], Any], mark: Path) -> int:
+    """Try signed pickles with one bit flipped, and those of another entry or cache.
 
     Raises:
         AssertionError: One was unpickled.
     """
-    envelopes = Envelopes([b"k" * 32])
+    objects = Objects(pickle="signed", secret=b"k" * 32)
     ours, other = b"1" * 16, b"2" * 16
     refused = 0
     for value in (Evil(mark), {"k": [Evil(mark)]}, ("x" * 100, Evil(mark))):
-        genuine = envelopes.wrap(ours, "key", value)
-        forged = [(ours, "other key", genuine), (other, "key", genuine), (ours, ("key",), genuine)]
-        forged += [(ours, b"key", genuine), (ours, "key\0", genuine)]
-        for bit in range(8, 8 * len(genuine)):
+        code, genuine = objects.encode(value, b"key", ours) or (0, b"")
+        forged = [(b"other key", ours, genuine), (b"key", other, genuine)]
+        forged += [(b"key\0", ours, genuine), (b"ke", b"y" + ours[1:], genuine)]
+        for bit in range(8 * len(genuine)):
             flipped = bytearray(genuine)
             flipped[bit // 8] ^= 1 << bit % 8
-            forged.append((ours, "key", flipped))
-        for cache_id, key, envelope in forged:
+            forged.append((b"key", ours, bytes(flipped)))
+        for key, cache_id, content in forged:
             try:
-                unwrap(cache_id, key, envelope)  # type: ignore[arg-type]
-            except EnvelopeRejected:
+                decode(code, content, key, cache_id)
+            except EntryRefused:
                 refused += 1
             except Exception as error:
                 raise AssertionError(f"{key!r} was unpickled, and raised {error!r}") from error
@@ -428,43 +429,52 @@ def forge(unwrap: Callable[[bytes, str, bytearray], Any], mark: Path) -> int:
 
 
 def test_every_bit_of_a_signed_object(mark: Path, trials: Trials) -> None:
-    envelopes = Envelopes([b"other" * 8, b"k" * 32])
-    refused = forge(envelopes.unwrap, mark)
+    objects = Objects(pickle="signed", secret=[b"other" * 8, b"k" * 32])
+    refused = forge(objects.decode, mark)
     assert refused > 3000
-    assert envelopes.unwrap(b"1", "key", Envelopes([b"k" * 32]).wrap(b"1", "key", {1})) == {1}
+    code, genuine = Objects(pickle="signed", secret=b"k" * 32).encode({1}, b"key", b"1") or (0, b"")
+    assert objects.decode(code, genuine, b"key", b"1") == {1}
     trials.add(refused, "forged objects")
 
 
+def signing(code: int, content: bytes, key: bytes, cache_id: bytes) -> Any:
+    return Objects(pickle="signed", secret=b"k" * 32).decode(code, content, key, cache_id)
+
+
 @pytest.mark.parametrize(
-    "unwrap",
+    "decode",
     [
-        lambda cache_id, key, envelope: pickle.loads(envelope[33:]),
-        lambda cache_id, key, envelope: Envelopes([b"k" * 32]).unwrap(b"1" * 16, key, envelope),
-        lambda cache_id, key, envelope: Envelopes([b"k" * 32]).unwrap(cache_id, "key", envelope),
+        lambda code, content, key, cache_id: pickle.loads(content[32:]),
+        lambda code, content, key, cache_id: signing(code, content, key, b"1" * 16),
+        lambda code, content, key, cache_id: signing(code, content, b"key", cache_id),
     ],
     ids=["no signature", "any cache", "any key"],
 )
-def test_a_backend_that_believes_is_caught(unwrap: Any, mark: Path) -> None:
+def test_a_handle_that_believes_is_caught(decode: Any, mark: Path) -> None:
     with pytest.raises(AssertionError, match="was unpickled"):
-        forge(unwrap, mark)
+        forge(decode, mark)
 
 
-def test_objects_are_good_for_one_entry_of_one_cache(signed: Any, trials: Trials) -> None:
+def test_objects_are_good_for_one_entry_of_one_cache(
+    signed: Any, tmp_path: Path, trials: Trials
+) -> None:
     one, two = signed("one"), signed("two")
+    two.set("other", 1)
     for number in range(50):
         one.set(f"key-{number}", {"of": ("one", ...)})
-    for number in range(50):
-        key = f":1:key-{number}"
-        envelope = one._cache[key]
-        assert type(envelope) is bytearray
-        two._opened()[key] = envelope
-        assert two.get(f"key-{number}") is None
-        one._cache[f":1:key-{number + 1}"] = envelope
-        assert one.get(f"key-{number + 1}") is None
-        one._cache[f":2:key-{number}"] = envelope
-        assert one.get(f"key-{number}", version=2) is None
-        assert one.get(f"key-{number}") == {"of": ("one", ...)}
-        one.set(f"key-{number + 1}", {"of": ("one", ...)})
+    with Attacker(tmp_path / "one") as first, Attacker(tmp_path / "two") as second:
+        for number in range(50):
+            key = f":1:key-{number}"
+            stolen = first[key]
+            assert type(stolen) is Raw
+            second[key] = stolen
+            assert two.get(f"key-{number}") is None
+            first[f":1:key-{number + 1}"] = stolen
+            assert one.get(f"key-{number + 1}") is None
+            first[f":2:key-{number}"] = stolen
+            assert one.get(f"key-{number}", version=2) is None
+            assert one.get(f"key-{number}") == {"of": ("one", ...)}
+            one.set(f"key-{number + 1}", {"of": ("one", ...)})
     trials.add(150, "objects in wrong places")
     for backend in (one, two):
         backend._cache.close()

@@ -12,6 +12,7 @@ from typing import Any, Callable, Tuple
 
 import pytest
 
+from reliability.holders import stopped_holder
 from tuckbox import Cache
 from tuckbox.errors import CacheClosed, LockTimeout
 
@@ -227,6 +228,22 @@ def test_a_lock_that_is_held_for_too_long(held: Held) -> None:
         # Reads take no lock.
         assert cache.get("other") is None
         assert cache.get("probe") in (None, 1)
+
+
+def test_a_held_lock_stops_the_writes_of_one_shard(path: str) -> None:
+    with Cache(path, size="64 MiB") as cache:
+        assert cache.stats().shards == 4
+        cache.set_many({number: number for number in range(3000)})
+    refused = 0
+    with stopped_holder(path), Cache(path, lock_timeout=0.002) as cache:
+        for number in range(100):
+            try:
+                cache[number] = -number
+            except LockTimeout:
+                refused += 1
+            else:
+                assert cache[number] == -number
+    assert 0 < refused < 100
 
 
 def test_other_threads_run_while_one_waits(held: Held) -> None:

@@ -12,7 +12,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tuckbox_arena::act_as_another_process;
 use tuckbox_engine::{
-    Begin, Buffer, Cache, Changes, Clock, Config, Handle, Place, Token, Ttl, Value,
+    Attributes, Begin, Buffer, Cache, Changes, Clock, Config, Handle, Place, Terms, Token, Ttl,
+    Value,
 };
 use tuckbox_testkit::process::is_true_in_child;
 
@@ -66,7 +67,7 @@ fn is_busy(cache: &Cache, key: &[u8]) -> bool {
         Begin::Busy(_) => true,
         Begin::Found(_) => false,
         Begin::Lease(token, _) => {
-            cache.abandon(token);
+            cache.abandon(&token);
             false
         }
     }
@@ -77,7 +78,18 @@ fn set(cache: &Cache, key: &[u8], value: &[u8]) {
 }
 
 fn finish(cache: &Cache, token: Token, key: &[u8], value: &[u8]) -> bool {
-    cache.finish(token, key, Value::bytes(value), Ttl::Never).unwrap()
+    finish_on(cache, &token, key, value, Ttl::Never, &Attributes::default())
+}
+
+fn finish_on(
+    cache: &Cache,
+    token: &Token,
+    key: &[u8],
+    value: &[u8],
+    ttl: Ttl,
+    attributes: &Attributes<'_>,
+) -> bool {
+    cache.finish(token, key, Value::bytes(value), ttl, attributes).unwrap()
 }
 
 fn get(cache: &Cache, key: &[u8]) -> Option<Vec<u8>> {
@@ -99,15 +111,15 @@ fn one_maker_at_a_time() {
     assert!(finish(one, token, KEY, b"made"));
     let mut buffer = Buffer::new();
     match other.begin(KEY, false, &mut buffer).unwrap() {
-        Begin::Found(entry) => assert_eq!(entry.value, Value::bytes(b"made")),
+        Begin::Found(full) => assert_eq!(full.entry.value, Value::bytes(b"made")),
         other => panic!("{other:?}"),
     }
     let token = lease(other, KEY);
     match one.begin(KEY, true, &mut buffer).unwrap() {
-        Begin::Busy(Some(entry)) => assert_eq!(entry.value, Value::bytes(b"made")),
+        Begin::Busy(Some(full)) => assert_eq!(full.entry.value, Value::bytes(b"made")),
         other => panic!("{other:?}"),
     }
-    other.abandon(token);
+    other.abandon(&token);
     assert!(!is_busy(one, KEY));
 }
 
@@ -120,8 +132,8 @@ fn a_lease_shows_the_entry_whatever_its_size() {
         set(cache, KEY, &value);
         let mut buffer = Buffer::new();
         match cache.begin(KEY, true, &mut buffer).unwrap() {
-            Begin::Lease(token, Some(entry)) => {
-                assert_eq!(entry.value, Value::bytes(&value));
+            Begin::Lease(token, Some(full)) => {
+                assert_eq!(full.entry.value, Value::bytes(&value));
                 assert!(finish(cache, token, KEY, &[9; 200_000][len..]));
             }
             other => panic!("{other:?}"),
@@ -129,6 +141,22 @@ fn a_lease_shows_the_entry_whatever_its_size() {
         assert_eq!(get(cache, KEY).unwrap().len(), 200_000 - len);
     }
     assert!(cache.check().unwrap().is_sound());
+}
+
+/// Also a stale one, and whether it is stale.
+fn get_stale(cache: &Cache, key: &[u8]) -> Option<(Vec<u8>, bool)> {
+    let mut buffer = Buffer::new();
+    let full = cache.get_full(key, true, &mut buffer).unwrap()?;
+    match full.entry.value {
+        Value::Bytes { bytes, .. } => Some((bytes.to_vec(), full.is_stale)),
+        Value::Int(number) => Some((number.to_le_bytes().to_vec(), full.is_stale)),
+    }
+}
+
+/// The version of an entry, also of a stale one; 0 without one.
+fn version(cache: &Cache, key: &[u8]) -> u64 {
+    let mut buffer = Buffer::new();
+    cache.get_full(key, true, &mut buffer).unwrap().map_or(0, |full| full.entry.version)
 }
 
 #[test]
@@ -199,6 +227,125 @@ fn what_does_not_invalidate_a_key_refuses_nothing() {
     assert!(finish(one, token, unread, b"after eviction"));
 }
 
+/// What happens between `begin` and `finish`, and whether the value is stored if the key had no entry,
+/// a stale one or a fresh one at the beginning.
+#[test]
+fn a_value_is_stored_unless_a_request_made_it_too_old() {
+    type Act = fn(&Cache, &AtomicU64);
+    let acts: [(&str, [bool; 3], Act); 14] = [
+        ("nothing", [true; 3], |_, _| {}),
+        ("delete", [false; 3], |cache, _| _ = cache.delete(KEY).unwrap()),
+        ("pop", [false; 3], |cache, _| _ = cache.pop(KEY, &mut Buffer::new()).unwrap()),
+        ("delete of the version", [true, true, false], |cache, _| {
+            // A stale entry is missing to this operation.
+            _ = cache.delete_version(KEY, version(cache, KEY)).unwrap();
+        }),
+        ("delete of another version", [true; 3], |cache, _| {
+            assert!(!cache.delete_version(KEY, version(cache, KEY) + 1).unwrap());
+        }),
+        ("set", [false; 3], |cache, _| set(cache, KEY, b"newer")),
+        ("incr", [false; 3], |cache, _| {
+            cache.set(KEY, Value::Int(1), Ttl::Never).unwrap();
+            cache.incr(KEY, 1, None, Ttl::Never).unwrap();
+        }),
+        ("add", [false, false, true], |cache, _| {
+            cache.add(KEY, Value::Int(1), Ttl::Never).unwrap();
+        }),
+        ("clear", [false; 3], |cache, _| _ = cache.clear().unwrap()),
+        ("touch", [true; 3], |cache, _| _ = cache.touch(KEY, Ttl::Us(10)).unwrap()),
+        ("expiry", [true; 3], |cache, now_us| {
+            now_us.fetch_add(1_000_000, Ordering::Relaxed);
+            cache.expire().unwrap();
+        }),
+        ("eviction of its tag", [false; 3], |cache, _| cache.evict("made", false).unwrap()),
+        ("eviction of another tag", [true; 3], |cache, _| cache.evict("other", false).unwrap()),
+        ("soft eviction of its tag", [true; 3], |cache, _| cache.evict("made", true).unwrap()),
+    ];
+    let tags = ["made", "second"];
+    let made = Attributes { tags: &tags, ..Attributes::default() };
+    for (name, expected, act) in &acts {
+        for (expected, present) in expected.iter().zip(["missing", "stale", "fresh"]) {
+            let (twins, now_us) = with_clock(1 << 20, 2);
+            let [one, other] = &twins[..] else { panic!("two were asked for") };
+            if present != "missing" {
+                let stale = Some(Ttl::Us(100_000));
+                let attributes = Attributes { tags: &["old"], stale, ..Attributes::default() };
+                let terms = Terms { attributes, ..Terms::plain(Ttl::Us(100)) };
+                assert!(one.store(KEY, Value::bytes(b"old"), &terms).unwrap());
+                now_us.fetch_add(if present == "stale" { 200 } else { 0 }, Ordering::Relaxed);
+            }
+            let mut buffer = Buffer::new();
+            let (token, is_stale) = match one.begin(KEY, true, &mut buffer).unwrap() {
+                Begin::Lease(token, full) => (token, full.map(|full| full.is_stale)),
+                begun => panic!("{begun:?}"),
+            };
+            assert_eq!(is_stale, (present != "missing").then_some(present == "stale"));
+            act(other, &now_us);
+            let stored = finish_on(one, &token, KEY, b"made", Ttl::Never, &made);
+            assert_eq!(stored, *expected, "{name}, while the entry is {present}");
+            let is_soft = *name == "soft eviction of its tag";
+            let found = get_stale(other, KEY).filter(|(value, _)| value == b"made");
+            assert_eq!(found.map(|(_, is_stale)| is_stale), stored.then_some(is_soft), "{name}");
+            assert!(!is_busy(other, KEY), "the lease has ended");
+            assert!(other.check().unwrap().is_sound());
+        }
+    }
+}
+
+#[test]
+fn a_stale_entry_is_shown_to_makers_until_one_replaces_it() {
+    let (twins, now_us) = with_clock(64 << 10, 2);
+    let [one, other] = &twins[..] else { panic!("two were asked for") };
+    let kept = Attributes { stale: Some(Ttl::Us(50)), ..Attributes::default() };
+    let token = lease(one, KEY);
+    assert!(finish_on(one, &token, KEY, b"old", Ttl::Us(100), &kept));
+    let mut buffer = Buffer::new();
+    assert!(
+        matches!(one.begin(KEY, false, &mut buffer).unwrap(), Begin::Found(full) if !full.is_stale)
+    );
+    now_us.fetch_add(100, Ordering::Relaxed);
+    let Begin::Lease(token, Some(full)) = one.begin(KEY, false, &mut buffer).unwrap() else {
+        panic!("a stale entry is no reason not to make it")
+    };
+    assert!(full.is_stale && full.entry.value == Value::bytes(b"old"));
+    let mut others = Buffer::new();
+    match other.begin(KEY, false, &mut others).unwrap() {
+        Begin::Busy(Some(full)) => assert!(full.is_stale),
+        begun => panic!("{begun:?}"),
+    }
+    assert!(finish_on(one, &token, KEY, b"new", Ttl::Us(100), &kept));
+    assert_eq!(get_stale(other, KEY), Some((b"new".to_vec(), false)));
+    now_us.fetch_add(150, Ordering::Relaxed);
+    assert!(matches!(other.begin(KEY, false, &mut others).unwrap(), Begin::Lease(_, None)));
+}
+
+#[test]
+fn beginning_counts_neither_hits_nor_misses() {
+    let twins = twins(64 << 10, 1);
+    let cache = &twins[0];
+    let mut buffer = Buffer::new();
+    let token = lease(cache, KEY);
+    assert!(is_busy(cache, KEY));
+    assert!(finish(cache, token, KEY, b"made"));
+    assert!(matches!(cache.begin(KEY, false, &mut buffer).unwrap(), Begin::Found(_)));
+    let stats = cache.stats();
+    assert_eq!((stats.hits, stats.misses, stats.sets), (0, 0, 1));
+}
+
+/// Keys of a namespace contain its era, so a lease of the former era is that of another key.
+#[test]
+fn a_value_for_a_namespace_that_was_cleared_is_refused() {
+    let twins = twins(64 << 10, 2);
+    let key = |cache: &Cache| cache.era(b"blog").unwrap().to_le_bytes();
+    let token = lease(&twins[0], &key(&twins[0]));
+    twins[1].advance_era(b"other").unwrap();
+    assert!(finish(&twins[0], token, &key(&twins[0]), b"made"));
+    let token = lease(&twins[0], &key(&twins[0]));
+    twins[1].advance_era(b"blog").unwrap();
+    assert!(!finish(&twins[0], token, &key(&twins[0]), b"too old"));
+    assert_eq!(get(&twins[1], &key(&twins[1])), None);
+}
+
 #[test]
 fn the_lease_of_a_dead_maker_is_free() {
     let twins = twins(64 << 10, 3);
@@ -226,10 +373,10 @@ fn without_a_free_row_makers_work_without_each_other() {
     let stored: Vec<bool> =
         both.into_iter().map(|token| finish(&twins[1], token, KEY, b"")).collect();
     assert_eq!(stored, [false, true], "a token is its own file's");
-    tokens.into_iter().for_each(|token| twins[0].abandon(token));
+    tokens.into_iter().for_each(|token| twins[0].abandon(&token));
     let token = lease(&twins[0], KEY);
     assert!(is_busy(&twins[1], KEY), "there are rows again");
-    twins[0].abandon(token);
+    twins[0].abandon(&token);
     // The rows of the dead are found when there is no other one.
     let _lost: Vec<Token> = (0..ROWS).map(|key| lease(&twins[0], &key.to_le_bytes())).collect();
     twins[0].declare_dead(0);
@@ -289,8 +436,9 @@ fn few_makers_are_refused_because_of_other_keys() {
     for (size_kib, counters, most) in [
         (64, 32, 2_900),
         (256, 128, 850),
-        (1_024, 2_048, 80),
-        (2_048, 4_096, 45),
+        (1_024, 512, 230),
+        (2_048, 1_024, 120),
+        (8_192, 4_096, 45),
         (65_536, 4_096, 45),
     ] {
         let refused = refused_of(ROUNDS, size_kib << 10);
@@ -307,7 +455,7 @@ fn few_makers_are_refused_because_of_other_keys() {
 #[test]
 #[cfg_attr(miri, ignore = "a statistic")]
 fn every_stale_store_is_refused_and_few_others() {
-    let twins = twins(4 << 20, 3);
+    let twins = twins(8 << 20, 3);
     let [maker, deleter, others] = &twins[..] else { panic!("three were asked for") };
     let mut refused = [0; 2];
     for round in 0..2_000u32 {
@@ -462,7 +610,7 @@ fn play(ops: &[Op]) {
                     }
                 };
                 let expected = present.as_ref().map(|(_, value)| Value::bytes(value));
-                assert_eq!(entry.map(|entry| entry.value), expected);
+                assert_eq!(entry.map(|full| full.entry.value), expected);
                 let seen = present.map(|(number, _)| number);
                 if let Some(token) = token {
                     model.held.push(Held { token, by, key, seen, is_invalidated: false });
@@ -481,7 +629,7 @@ fn play(ops: &[Op]) {
             }
             Op::Abandon { nth } if nth < model.held.len() => {
                 let held = model.held.remove(nth);
-                twins[held.by].abandon(held.token);
+                twins[held.by].abandon(&held.token);
             }
             Op::Finish { .. } | Op::Abandon { .. } => {}
             Op::Set { by, key, len, life_us } => {
@@ -584,8 +732,12 @@ fn a_token_of_a_file_that_was_resized_is_refused() {
     };
     other.resize(Changes { size_bytes: Some(512 << 10), ..Changes::default() }).unwrap();
     // The one does not know of the new file, the other has opened it.
-    assert!(!maker.finish(token, KEY, Value::bytes(b"stale"), Ttl::Never).unwrap());
-    assert!(!other.finish(own, b"another key", Value::bytes(b"stale"), Ttl::Never).unwrap());
+    assert!(!maker
+        .finish(&token, KEY, Value::bytes(b"stale"), Ttl::Never, &Attributes::default())
+        .unwrap());
+    assert!(!other
+        .finish(&own, b"another key", Value::bytes(b"stale"), Ttl::Never, &Attributes::default())
+        .unwrap());
     assert!(maker.wait_made(b"another key", LONG).unwrap());
     for handle in [&maker, &other] {
         assert!(handle.get(KEY, &mut buffer).unwrap().is_none());
@@ -593,7 +745,9 @@ fn a_token_of_a_file_that_was_resized_is_refused() {
     let Begin::Lease(token, None) = maker.begin(KEY, false, &mut buffer).unwrap() else {
         panic!("the new file knows no maker")
     };
-    assert!(maker.finish(token, KEY, Value::bytes(b"made"), Ttl::Never).unwrap());
+    assert!(maker
+        .finish(&token, KEY, Value::bytes(b"made"), Ttl::Never, &Attributes::default())
+        .unwrap());
     assert!(other.get(KEY, &mut buffer).unwrap().is_some());
 }
 
@@ -614,9 +768,11 @@ fn closing_a_handle_ends_its_leases() {
     assert!(!is_busy(&other, KEY) && !is_busy(&other, b"late"));
     assert!(is_busy(&other, b"kept"));
     let next = lease(&other, KEY);
-    maker.abandon(token);
+    maker.abandon(&token);
     assert!(is_busy(&other, KEY), "the lease of another one is left alone");
-    assert!(maker.finish(late, b"late", Value::Int(1), Ttl::Never).is_err());
+    assert!(maker
+        .finish(&late, b"late", Value::Int(1), Ttl::Never, &Attributes::default())
+        .is_err());
     assert!(finish(&other, next, KEY, b"made") && finish(&other, kept, b"kept", b"made"));
 }
 
@@ -632,7 +788,7 @@ fn a_forked_child_has_no_lease_of_its_parent() {
     let cache = Cache::open(&folder.place(), &config).unwrap();
     let (mut one, mut other) = (Some(lease(&cache, KEY)), Some(lease(&cache, b"other")));
     assert!(is_true_in_child(|| {
-        cache.abandon(one.take().unwrap());
+        cache.abandon(one.as_ref().unwrap());
         let is_stored = finish(&cache, other.take().unwrap(), b"other", b"the child's");
         let are_busy = is_busy(&cache, KEY) && is_busy(&cache, b"other");
         cache.close();

@@ -29,6 +29,8 @@ stamps-ahead        resize    a_read_whose_memory_is_given_back_before_it_looks_
 counting-stamps     power_cut evicting_a_tag_works_after_a_cut_that_set_the_stamp_clock_back
 full-rows-forget    tags      more_tags_than_rows_invalidate_too_much_and_never_too_little
 unlocked-eviction   resize    an_eviction_during_the_copy_holds_in_the_new_file
+shared-eras-kept    resize    an_era_is_that_of_before_or_a_new_one
+no-lease-stamp      leases    a_value_is_stored_unless_a_request_made_it_too_old
 lost-slot-kept      truncation nor_after_noticing_the_truncation
 slot-not-shared     arena:shared_slots a_handle_that_is_closed_leaves_the_locks_of_the_others
 follow              files     a_link_in_place_of_the_file_is_not_followed

@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::errors::Quick;
 use crate::fastcall::{self, Argument, Method, BY_NAME_MAX};
 use crate::terms::OwnedTerms;
-use crate::{keys, ttl};
+use crate::{explain, keys, ttl};
 
 /// `Core.get`.
 struct Get;
@@ -157,5 +157,5 @@ const EXPLAINED: [&str; 12] = [
 pub fn install_methods(py: Python<'_>) -> PyResult<()> {
     fastcall::install::<Core, Get, 2>(py)?;
     fastcall::install::<Core, Set, 3>(py)?;
-    fastcall::explain::<Core>(py, &EXPLAINED)
+    explain::explain::<Core>(py, &EXPLAINED)
 }

@@ -86,8 +86,8 @@ pub fn begin<'py>(
         // At once: an error below must end the lease.
         let lease = token.map(|token| Lease { cache, token: Mutex::new(Some(token)) });
         let read_bytes = entry.as_ref().map_or(0, |full| full.entry.value.len());
-        let result = converted(opened, py, key, bytes.bytes(), entry, lease);
-        Used { result: result.map(|(entry, lease)| (state, entry, lease)), read_bytes }
+        let result = converted(opened, py, key, bytes.bytes(), (state, entry, lease));
+        Used { result, read_bytes }
     })
 }
 
@@ -96,11 +96,10 @@ fn converted<'py>(
     py: Python<'py>,
     key: &Bound<'py, PyAny>,
     bytes: &[u8],
-    entry: Option<FullEntry<'_>>,
-    lease: Option<Lease>,
-) -> Quick<(Option<Bound<'py, PyAny>>, Option<Py<Lease>>)> {
+    (state, entry, lease): (u8, Option<FullEntry<'_>>, Option<Lease>),
+) -> Quick<Begun<'py>> {
     let entry = entry.map(|full| entry_of(py, opened, key, bytes, &full)).transpose()?;
-    Ok((entry, lease.map(|lease| Py::new(py, lease)).transpose()?))
+    Ok((state, entry, lease.map(|lease| Py::new(py, lease)).transpose()?))
 }
 
 /// See `Store._finish`.

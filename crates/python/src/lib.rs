@@ -12,6 +12,7 @@
 //! - [`errors`]: engine errors to exceptions
 //! - [`opened`]: when the GIL is released; [`waiter`]: how
 //! - `hooks`: functions for tests, in builds with that feature
+//! - [`explain`]: advice in errors of other methods
 //! - [`fastcall`]: how CPython calls `get` and `set`; [`text`]: the characters of a `str`
 
 #![deny(unsafe_code)]
@@ -22,6 +23,8 @@ mod clock;
 mod codec;
 mod core;
 mod errors;
+#[allow(unsafe_code)]
+mod explain;
 #[allow(unsafe_code)]
 mod fastcall;
 mod get_set;

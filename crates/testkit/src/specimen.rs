@@ -22,7 +22,8 @@ use tuckbox_engine::{ArenaError, Buffer, Cache, Clock, Config, Error, Place, Ttl
 
 use crate::stamp::{self, Stamp, Stream};
 
-const NOW_US: u64 = 1_700_000_000_000_000;
+/// The time at which the clock of [`config`] stands.
+pub const NOW_US: u64 = 1_700_000_000_000_000;
 /// Numbers among the entries.
 pub const NUMBERS: u64 = 5;
 

@@ -15,7 +15,8 @@ use tuckbox_arena::Geometry;
 use tuckbox_engine::format::layout::shard;
 use tuckbox_engine::format::plan::plan;
 use tuckbox_engine::{
-    ArenaError, Buffer, Cache, CheckReport, Clock, Config, Error, Place, Ttl, Value,
+    ArenaError, Attributes, Begin, Buffer, Cache, CheckReport, Clock, Config, Error, Place, Terms,
+    Token, Ttl, Value,
 };
 
 /// The time at which caches are filled, and the time of the operations.
@@ -27,6 +28,10 @@ const SHORT: Ttl = Ttl::Us(30_000_000);
 const OWN: &[u8] = b"own";
 /// A second key, for operations on two keys.
 const SECOND: &[u8] = b"second key";
+/// Stands for a key of a namespace, which also contains the namespace's era.
+const IN_NAMESPACE: &[u8] = b"in the namespace";
+const NAMESPACE: &[u8] = b"blog";
+const TAG: &str = "users";
 /// How long to retry a lock whose dead owner was not noticed within the short limit. On a busy
 /// machine, a child of this process may not have closed its inherited descriptors yet.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -76,6 +81,16 @@ pub enum Operation {
     Expire,
     /// Replaces an expired entry, and so collects it.
     SetCollecting,
+    /// Replaces a tagged value by one of the same size, in place.
+    SetTagged,
+    /// Makes a value with a lease.
+    Make,
+    /// Evicts a tag for the first time.
+    Evict,
+    /// Makes the entries of a tag stale that was evicted before.
+    EvictSoft,
+    /// Clears a namespace.
+    AdvanceEra,
 }
 
 /// The state of a cache when the operation begins.
@@ -101,6 +116,7 @@ pub struct Stored {
     value: Vec<u8>,
     number: Option<i64>,
     expiry_us: Option<u64>,
+    is_stale: bool,
     version: u64,
 }
 
@@ -108,13 +124,27 @@ impl PartialEq for Stored {
     fn eq(&self, other: &Stored) -> bool {
         let is_same_version = (self.version ^ other.version) & VERSION_COUNT == 0;
         is_same_version
-            && (&self.value, self.number, self.expiry_us)
-                == (&other.value, other.number, other.expiry_us)
+            && (&self.value, self.number, self.expiry_us, self.is_stale)
+                == (&other.value, other.number, other.expiry_us, other.is_stale)
     }
 }
 
 /// All entries that reads of a cache return.
 pub type Contents = BTreeMap<Vec<u8>, Stored>;
+
+fn tagged(tags: &'static [&'static str]) -> Terms<'static> {
+    let stale = Some(Ttl::Us(3_600_000_000));
+    let attributes = Attributes { tags, stale, ..Attributes::default() };
+    Terms { attributes, ..Terms::plain(Ttl::Never) }
+}
+
+/// The key in the file: one of the namespace has its present era.
+fn key_now(cache: &Cache, key: &[u8]) -> Result<Vec<u8>, Error> {
+    Ok(match key {
+        IN_NAMESPACE => [key, &cache.era(NAMESPACE)?.to_le_bytes()[..]].concat(),
+        key => key.to_vec(),
+    })
+}
 
 fn bytes_for(key: &[u8], len: usize) -> Vec<u8> {
     let mut value = Vec::new();
@@ -129,7 +159,8 @@ impl Operation {
         let segment_bytes = cache.stats().segment_bytes as usize;
         match self {
             Operation::SetNew | Operation::SetCollecting => bytes_for(OWN, 120),
-            Operation::SetSame | Operation::SetMany => vec![7; 120],
+            Operation::SetSame | Operation::SetMany | Operation::SetTagged => vec![7; 120],
+            Operation::Make => bytes_for(OWN, 140),
             Operation::SetOther => bytes_for(OWN, 200),
             Operation::SetCrossing => bytes_for(OWN, segment_bytes * 3 / 4),
             Operation::SetLarge | Operation::SetLargeOver => bytes_for(OWN, segment_bytes + 300),
@@ -149,7 +180,9 @@ impl Operation {
         let mut buffer = Buffer::new();
         match self {
             Operation::Get => {
-                cache.get(OWN, &mut buffer)?;
+                for key in [OWN, SECOND] {
+                    cache.get(key, &mut buffer)?;
+                }
                 cache.get(b"nobody's", &mut buffer).map(|_| ())
             }
             Operation::SetNew
@@ -172,6 +205,19 @@ impl Operation {
             Operation::IncrNew => cache.incr(OWN, 5, Some(10), Ttl::Never).map(|_| ()),
             Operation::Clear => cache.clear().map(|_| ()),
             Operation::Expire => cache.expire().map(|_| ()),
+            Operation::SetTagged => cache.store(OWN, value, &tagged(&[TAG])).map(|_| ()),
+            Operation::Make => {
+                let Begin::Lease(token, _) = cache.begin(OWN, true, &mut buffer)? else {
+                    panic!("nobody else makes it")
+                };
+                let attributes = tagged(&[TAG]).attributes;
+                let stored = cache.finish(&token, OWN, value, Ttl::Never, &attributes)?;
+                assert!(stored, "nothing happened to the key");
+                Ok(())
+            }
+            Operation::Evict => cache.evict(TAG, false),
+            Operation::EvictSoft => cache.evict(TAG, true),
+            Operation::AdvanceEra => cache.advance_era(NAMESPACE).map(|_| ()),
         }
     }
 
@@ -189,6 +235,10 @@ impl Operation {
                 | Operation::Incr
                 | Operation::Clear
                 | Operation::Expire
+                | Operation::SetTagged
+                | Operation::Evict
+                | Operation::EvictSoft
+                | Operation::AdvanceEra
         )
     }
 
@@ -199,7 +249,7 @@ impl Operation {
 
     /// Whether a death may lose both the old and the new value: only a rewrite in place may.
     fn may_lose(self) -> bool {
-        matches!(self, Operation::SetSame | Operation::SetMany)
+        matches!(self, Operation::SetSame | Operation::SetMany | Operation::SetTagged)
     }
 
     /// Stores what the operation finds under its key.
@@ -214,6 +264,23 @@ impl Operation {
             Operation::TouchAgain => set(120, Ttl::Us(7_200_000_000)),
             Operation::Incr => cache.set(OWN, Value::Int(37), Ttl::Never),
             Operation::SetCollecting => set(120, SHORT),
+            Operation::Get => {
+                cache.store(SECOND, Value::bytes(&bytes_for(SECOND, 120)), &tagged(&["other"]))?;
+                set(120, Ttl::Never)
+            }
+            Operation::SetTagged | Operation::Evict | Operation::EvictSoft => {
+                if self == Operation::EvictSoft {
+                    cache.evict(TAG, false)?;
+                }
+                cache.store(SECOND, Value::bytes(&bytes_for(SECOND, 120)), &tagged(&["other"]))?;
+                let terms =
+                    tagged(if self == Operation::SetTagged { &[TAG] } else { &["other", TAG] });
+                cache.store(OWN, Value::bytes(&bytes_for(OWN, 120)), &terms).map(|_| ())
+            }
+            Operation::AdvanceEra => {
+                let key = key_now(cache, IN_NAMESPACE)?;
+                cache.set(&key, Value::bytes(&bytes_for(IN_NAMESPACE, 120)), Ttl::Never)
+            }
             Operation::SetMany => {
                 cache.set(SECOND, Value::bytes(&bytes_for(SECOND, 120)), Ttl::Never)?;
                 set(120, Ttl::Never)
@@ -251,13 +318,14 @@ pub fn patiently<R>(mut work: impl FnMut() -> Result<R, Error>) -> Result<R, Err
 }
 
 fn look(cache: &Cache, key: &[u8]) -> Result<Option<Stored>, Error> {
-    let mut buffer = Buffer::new();
-    Ok(cache.get(key, &mut buffer)?.map(|entry| {
+    let (key, mut buffer) = (key_now(cache, key)?, Buffer::new());
+    Ok(cache.get_full(&key, true, &mut buffer)?.map(|full| {
+        let (entry, is_stale) = (full.entry, full.is_stale);
         let (value, number) = match entry.value {
             Value::Bytes { bytes, .. } => (bytes.to_vec(), None),
             Value::Int(number) => (Vec::new(), Some(number)),
         };
-        Stored { value, number, expiry_us: entry.expiry_us, version: entry.version }
+        Stored { value, number, expiry_us: entry.expiry_us, is_stale, version: entry.version }
     }))
 }
 
@@ -299,7 +367,7 @@ impl Case {
         let geometry = Geometry::new(plan).map_err(|error| error.to_string())?;
         let place = Place::Path(path.into());
         let cache = Cache::open(&place, &config(size_bytes, FILLED_US)).map_err(in_words)?;
-        let mut keys = vec![OWN.to_vec(), SECOND.to_vec()];
+        let mut keys = [OWN, SECOND, IN_NAMESPACE].map(<[u8]>::to_vec).to_vec();
         operation.prepare(&cache).map_err(in_words)?;
         for number in 0..20_000 {
             if is_in_state(state, operation, &cache, &geometry, path, copy, size_bytes)? {
@@ -536,8 +604,22 @@ impl Case {
                 return Err("a value stored after the repair is missing".into());
             }
         }
+        // The row of a dead maker is free.
+        let token = match patiently(|| cache.begin(OWN, true, &mut Buffer::new()).map(lease_of)) {
+            Ok(Some(token)) => token,
+            Ok(None) => return Err("a dead process keeps its lease".into()),
+            Err(error) => return Err(format!("a maker after the repair was refused: {error}")),
+        };
+        cache.abandon(&token);
         prove("after writes")?;
         Ok(found)
+    }
+}
+
+fn lease_of(begun: Begin<'_>) -> Option<Token> {
+    match begun {
+        Begin::Lease(token, _) => Some(token),
+        _ => None,
     }
 }
 
@@ -562,11 +644,12 @@ fn in_short(stored: Option<&Stored>) -> String {
             format!("the number {number}, version {version}")
         }
         Some(stored) => format!(
-            "{} bytes from {:?} on, version {}, expiry {:?}",
+            "{} bytes from {:?} on, version {}, expiry {:?}, stale: {}",
             stored.value.len(),
             &stored.value[..stored.value.len().min(8)],
             stored.version,
-            stored.expiry_us
+            stored.expiry_us,
+            stored.is_stale
         ),
     }
 }
@@ -602,7 +685,9 @@ fn fill(cache: &Cache, state: State, number: usize, keys: &mut Vec<Vec<u8>>) -> 
         17 => segment_bytes + 40,
         small => 40 + small * 16,
     };
-    cache.set(&key, Value::bytes(&bytes_for(&key, len)), ttl)
+    let terms =
+        Terms { ttl, ..if number % 13 == 6 { tagged(&["filled"]) } else { Terms::plain(ttl) } };
+    cache.store(&key, Value::bytes(&bytes_for(&key, len)), &terms).map(|_| ())
 }
 
 /// Whether a cache is in a state. Tries the operation on a copy to see its effect.

@@ -2,20 +2,25 @@
 //! disk in any order, and some never do. So each image is composed page by page from the file at
 //! several moments, with a few pages of zeros or garbage. It is then opened as if in the next boot.
 //!
-//! A cache that keeps its entries may hold values that were deleted or overwritten shortly before,
-//! but no value that it never had. A cache that discards its entries is empty. After an orderly
+//! A cache that keeps its entries may hold values that were deleted, overwritten or evicted by a tag
+//! shortly before, but no value that it never had. Evicting their tags and clearing their namespace
+//! then removes them. A cache that discards its entries is empty. After an orderly
 //! close both hold exactly what they held. Cuts at the system calls of opening and closing are in
 //! `creation`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicU64;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::layout::{header, HEADER_BYTES};
-use tuckbox_engine::{AfterPowerCut, Buffer, Cache, Config, Error, Place, Ttl, Value};
-use tuckbox_testkit::specimen::{self, config, name, stamped, Scratch};
-use tuckbox_testkit::stamp;
+use tuckbox_engine::{
+    AfterPowerCut, Attributes, Buffer, Cache, Clock, Config, Error, Place, Terms, Ttl, Value,
+};
+use tuckbox_testkit::specimen::{self, config, name, Scratch};
+use tuckbox_testkit::stamp::{self, Stamp};
 use tuckbox_testkit::watchdog::Watchdog;
 
 use crate::creation;
@@ -52,6 +57,24 @@ const WRITTEN_BYTES_MAX: u64 = 2 << 20;
 
 const NUMBERS: u64 = 20;
 
+/// Keys that are not untouched have one of these tags, or none,
+const TAGS: [&str; 3] = ["users", "staff", "guests"];
+/// and those from here on are in a namespace.
+const IN_NAMESPACE: u64 = 450;
+const NAMESPACE: &[u8] = b"blog";
+
+fn tag_of(key: u64) -> Option<&'static str> {
+    TAGS.get(key as usize % 5).copied().filter(|_| key >= UNTOUCHED)
+}
+
+/// The name of a key in the cache: with the present era of its namespace.
+fn name_in(cache: &Cache, key: u64) -> Result<Vec<u8>, Error> {
+    Ok(match key {
+        IN_NAMESPACE.. => [name(key), cache.era(NAMESPACE)?.to_le_bytes().to_vec()].concat(),
+        _ => name(key),
+    })
+}
+
 fn number_name(number: u64) -> Vec<u8> {
     format!("number {number}").into_bytes()
 }
@@ -63,8 +86,11 @@ struct History {
     moments: Vec<Vec<u8>>,
     /// The file after the cache was closed, a little after the last moment.
     closed: Vec<u8>,
-    /// The contents at each moment, and after the close: the sequence number of each key's value.
-    states: Vec<HashMap<u64, u64>>,
+    /// What is in the file at each moment, and after the close: the sequence number of the value under
+    /// each name. Also entries whose tag was evicted or namespace cleared.
+    kept: Vec<HashMap<Vec<u8>, u64>>,
+    /// The keys that are found after the close, likewise.
+    last_state: HashMap<u64, u64>,
 }
 
 impl History {
@@ -72,13 +98,9 @@ impl History {
         Config { after_power_cut: self.after_power_cut, ..config(self.size_bytes) }
     }
 
-    fn last_state(&self) -> &HashMap<u64, u64> {
-        self.states.last().expect("there are several")
-    }
-
-    /// Whether a key had this value at a moment that may have reached the disk.
-    fn had(&self, key: u64, sequence: u64) -> bool {
-        self.states.iter().any(|state| state.get(&key) == Some(&sequence))
+    /// Whether a name had this value at a moment that may have reached the disk.
+    fn had(&self, name: &[u8], sequence: u64) -> bool {
+        self.kept.iter().any(|kept| kept.get(name) == Some(&sequence))
     }
 }
 
@@ -87,25 +109,39 @@ fn history(size_bytes: u64, after_power_cut: AfterPowerCut, random: &mut fastran
     let scratch = Scratch::new();
     let Place::Path(path) = scratch.place() else { unreachable!("a scratch has a path") };
     std::fs::remove_file(&path).expect("it is there");
-    let (moments, states) = (Vec::new(), Vec::new());
-    let mut history = History { after_power_cut, size_bytes, moments, closed: Vec::new(), states };
+    let mut history = History {
+        after_power_cut,
+        size_bytes,
+        moments: Vec::new(),
+        closed: Vec::new(),
+        kept: Vec::new(),
+        last_state: HashMap::new(),
+    };
     let open = || Cache::open(&scratch.place(), &history.config()).expect("a cache");
     let mut cache = open();
-    let (mut sequences, mut state) = (HashMap::new(), HashMap::new());
-    let mut store = |cache: &Cache, state: &mut HashMap<u64, u64>, key: u64, len: usize, ttl| {
-        let sequence = sequences.entry(key).or_insert(0);
-        *sequence += 1;
-        let value = stamped(key, *sequence, len);
-        cache.set(&name(key), Value::bytes(&value), ttl).expect("there is room");
-        state.insert(key, *sequence);
-    };
+    let (mut sequences, mut state, mut now_kept) = (HashMap::new(), HashMap::new(), HashMap::new());
+    type Kept = HashMap<Vec<u8>, u64>;
+    let mut store =
+        |cache: &Cache, state: &mut HashMap<u64, u64>, kept: &mut Kept, key: u64, len, ttl| {
+            let sequence = sequences.entry(key).or_insert(0);
+            *sequence += 1;
+            let name = name_in(cache, key).expect("an era");
+            let mut value = Vec::new();
+            stamp::make(&name, Stamp { writer: 1, sequence: *sequence }, len, &mut value);
+            let tags: &[&str] = &tag_of(key).into_iter().collect::<Vec<_>>();
+            let attributes = Attributes { tags, ..Attributes::default() };
+            let terms = Terms { attributes, ..Terms::plain(ttl) };
+            cache.store(&name, Value::bytes(&value), &terms).expect("there is room");
+            state.insert(key, *sequence);
+            kept.insert(name, *sequence);
+        };
     for key in 0..UNTOUCHED {
-        store(&cache, &mut state, key, 60 + (key as usize * 31) % 300, Ttl::Never);
+        store(&cache, &mut state, &mut now_kept, key, 60 + (key as usize * 31) % 300, Ttl::Never);
     }
-    let (mut moments, mut states) = (Vec::new(), Vec::new());
+    let (mut moments, mut kept) = (Vec::new(), Vec::new());
     for moment in 0..=MOMENTS {
         moments.push(scratch_bytes(&path));
-        states.push(state.clone());
+        kept.push(now_kept.clone());
         if moment == MOMENTS / 2 {
             // So that the mark of an orderly end is among the earlier pages.
             drop(cache);
@@ -116,12 +152,27 @@ fn history(size_bytes: u64, after_power_cut: AfterPowerCut, random: &mut fastran
             let ttl = if random.bool() { Ttl::Never } else { Ttl::Us(1 << 40) };
             match random.u8(..10) {
                 0 => {
-                    cache.delete(&name(key)).expect("a delete");
+                    let name = name_in(&cache, key).expect("an era");
+                    cache.delete(&name).expect("a delete");
                     state.remove(&key);
+                    now_kept.remove(&name);
                 }
-                1 => drop(cache.touch(&name(key), ttl).expect("a touch")),
-                2 => store(&cache, &mut state, key, random.usize(9_000..20_000), ttl),
-                _ => store(&cache, &mut state, key, random.usize(60..500), ttl),
+                1 => {
+                    cache.touch(&name_in(&cache, key).expect("an era"), ttl).expect("a touch");
+                }
+                3 if key % 16 == 0 => {
+                    cache.advance_era(NAMESPACE).expect("a clear");
+                    state.retain(|key, _| *key < IN_NAMESPACE);
+                }
+                3 if key % 4 == 0 => {
+                    let tag = random.choice(TAGS).expect("there are some");
+                    cache.evict(tag, false).expect("an eviction");
+                    state.retain(|key, _| tag_of(*key) != Some(tag));
+                }
+                2 => {
+                    store(&cache, &mut state, &mut now_kept, key, random.usize(9_000..20_000), ttl)
+                }
+                _ => store(&cache, &mut state, &mut now_kept, key, random.usize(60..500), ttl),
             }
             let number = random.u64(..NUMBERS);
             let least = number as i64 * 1000;
@@ -130,9 +181,9 @@ fn history(size_bytes: u64, after_power_cut: AfterPowerCut, random: &mut fastran
     }
     assert_eq!(cache.stats().evictions, 0, "all of it fits");
     drop(cache);
-    states.push(state);
+    kept.push(now_kept);
     history.closed = scratch_bytes(&path);
-    (history.moments, history.states) = (moments, states);
+    (history.moments, history.kept, history.last_state) = (moments, kept, state);
     history
 }
 
@@ -331,7 +382,10 @@ fn judge(
     lie_miss: bool,
 ) -> Result<Left, String> {
     let text = |error: Error| error.to_string();
-    let cache = Cache::open(&scratch.place(), &history.config()).map_err(text)?;
+    // Later than any eviction of the history: no clock goes on at the moment of the cut.
+    let later_us = Arc::new(AtomicU64::new(specimen::NOW_US + 60_000_000));
+    let config = Config { clock: Clock::Manual(later_us), ..history.config() };
+    let cache = Cache::open(&scratch.place(), &config).map_err(text)?;
     let is_discarded = history.after_power_cut == AfterPowerCut::Discard && mix != Mix::Closed;
     if (cache.stats().discards > 0) != is_discarded {
         return Err(format!("it was emptied {} times", cache.stats().discards));
@@ -352,6 +406,11 @@ fn judge(
     if is_discarded && again.entries > 0 && !is_used {
         return Err(format!("{} entries are there after a check", again.entries));
     }
+    TAGS.iter().try_for_each(|tag| cache.evict(tag, false)).map_err(text)?;
+    cache.advance_era(NAMESPACE).map_err(text)?;
+    if let Some(key) = read(&cache, history, is_used)?.evicted {
+        return Err(format!("key {key} is there after an eviction of its tag or namespace"));
+    }
     specimen::works_after_check(&cache, history.size_bytes.min(WRITTEN_BYTES_MAX))?;
     // The use ended with a clear.
     let after = read(&cache, history, false)?;
@@ -370,6 +429,8 @@ struct Read {
     came_back: u64,
     /// Whether an entry that was there at the close is missing.
     is_less: bool,
+    /// A key that was found and has a tag or a namespace.
+    evicted: Option<u64>,
 }
 
 /// Reads all keys. Demands that each value is one that its key had at a moment that may have
@@ -378,9 +439,10 @@ fn read(cache: &Cache, history: &History, was_used: bool) -> Result<Read, String
     let mut buffer = Buffer::new();
     let mut found = Read::default();
     for key in 0..KEYS {
-        let name = name(key);
-        let last = history.last_state().get(&key);
-        let Some(entry) = cache.get(&name, &mut buffer).map_err(|error| error.to_string())? else {
+        let text = |error: Error| error.to_string();
+        let name = name_in(cache, key).map_err(text)?;
+        let last = history.last_state.get(&key);
+        let Some(entry) = cache.get(&name, &mut buffer).map_err(text)? else {
             found.is_less |= last.is_some();
             continue;
         };
@@ -388,7 +450,10 @@ fn read(cache: &Cache, history: &History, was_used: bool) -> Result<Read, String
             return Err(format!("key {key} is a number"));
         };
         match stamp::read(&name, bytes) {
-            Ok(stamp) if history.had(key, stamp.sequence) => {
+            Ok(stamp) if history.had(&name, stamp.sequence) => {
+                if key >= IN_NAMESPACE || tag_of(key).is_some() {
+                    found.evicted = Some(key);
+                }
                 found.came_back += u64::from(last != Some(&stamp.sequence));
             }
             Ok(stamp) if was_used && stamp.sequence == 1 => {}

@@ -44,9 +44,8 @@ from tuckbox.errors import (
 )
 from tuckbox.integrations.django_checks import RUN_AS_THEM, check_cache, twins
 from tuckbox.integrations.django_failures import FAILURES, failed, not_found, operation
-from tuckbox.integrations.django_settings import Configuration, envelopes, read_settings
+from tuckbox.integrations.django_settings import Configuration, read_settings
 from tuckbox.integrations.django_testing import current_test_process
-from tuckbox.integrations.envelopes import EnvelopeRejected
 from tuckbox.integrations.handles import reopened, shared
 from tuckbox.keys import Key
 from tuckbox.places import make_private
@@ -60,8 +59,6 @@ _R = TypeVar("_R")
 _SYNC_METHODS = frozenset({"add", "delete", "get", "has_key", "incr", "set", "set_many", "touch"})
 _KEY_METHODS = frozenset({"make_key", "validate_key"})
 _KEY_PARTS = frozenset({"key_prefix", "version", "key_func"}) | _KEY_METHODS
-# None is a valid value.
-_MISSING = object()
 
 _log = logging.getLogger(__name__)
 _backends: weakref.WeakSet[TuckboxCache] = weakref.WeakSet()
@@ -96,9 +93,10 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
     All processes of a project that run as the same user share the cache. ``docs/guide/django.md``
     describes the settings.
 
-    Plain values (see `tuckbox.Cache`) are stored directly. Other objects are pickled and signed
-    with a key derived from SECRET_KEY, and only unpickled if the signature matches the entry. An
-    entry that cannot be read is a miss: it is removed, and a warning is logged.
+    Plain values and objects of registered types (see `tuckbox.Cache`) are stored without pickle.
+    Others are pickled and signed with a secret derived from SECRET_KEY, and only unpickled if the
+    signature matches the entry. An entry that cannot be read is a miss: it is removed, and a
+    warning is logged.
 
     If the cache fails (LockTimeout, ValueTooLarge, KeyTooLong or a CacheFileError), the operation
     logs an error and behaves as if there were no entry; with ``on_error`` "raise" it raises the
@@ -138,7 +136,6 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         # Replaces Django's default of 300: there is no limit unless one is set.
         self._max_entries = configuration.max_entries
         self._cull_frequency = configuration.cull_frequency
-        self._pickles = configuration.pickles
         self._raises = configuration.raises
         self.configuration = configuration
         self._open_options = configuration.open_options
@@ -238,12 +235,9 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """
         cache_key = self.make_and_validate_key(key, version)
         try:
-            value = self._cache.get(cache_key, default)
+            return self._cache.get(cache_key, default)
         except EntryCorrupt as damage:
             return self._remove_unreadable(cache_key, damage, default)
-        if type(value) is bytearray and value is not default:
-            return self._unwrapped(cache_key, value, default)
-        return value
 
     @operation
     def get_many(self, keys: Iterable[Any], version: Any = None) -> dict[Any, Any]:
@@ -254,14 +248,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         except EntryCorrupt:
             # One key at a time, so that the other values are still found.
             return dict(super().get_many([key for key, _ in pairs], version))
-        values = {}
-        for key, cache_key in pairs:
-            value = found.get(cache_key, _MISSING)
-            if type(value) is bytearray:
-                value = self._unwrapped(cache_key, value, _MISSING)
-            if value is not _MISSING:
-                values[key] = value
-        return values
+        return {key: found[cache_key] for key, cache_key in pairs if cache_key in found}
 
     @operation
     def has_key(self, key: Any, version: Any = None) -> bool:
@@ -332,7 +319,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
 
         Raises:
             TuckboxError: A value cannot be stored. Some of the others may be stored.
-            Exception: Raised by pickling. The values before that one are stored.
+            Exception: Raised by pickling. Some of the others may be stored.
         """
         return self._set_many(data, timeout, version)
 
@@ -364,9 +351,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         if self._is_async_direct:
             with suppress(EntryCorrupt, WouldBlock, *FAILURES):
                 cache_key = self.make_and_validate_key(key, version)
-                value = briefly(SPIN_S, self._cache.get, cache_key, default)
-                if type(value) is not bytearray or value is default:
-                    return value
+                return briefly(SPIN_S, self._cache.get, cache_key, default)
         return await sync_to_async(self.get, thread_sensitive=True)(key, default, version)
 
     async def ahas_key(self, key: Any, version: Any = None) -> bool:
@@ -490,7 +475,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         if ttl == 0:
             self._cache.delete_many(values)
             return []
-        if self._max_entries is None and bytearray not in map(type, values.values()):
+        if self._max_entries is None:
             # If it raises one of these, it has stored nothing.
             with suppress(ValueTypeError, ValueTooLarge):
                 self._cache.set_many(values, ttl)
@@ -518,38 +503,19 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         value: object,
         ttl: float | None,
     ) -> _R:
-        """Store a plain value directly, and another object in an envelope."""
-        if type(value) is not bytearray:
-            try:
-                return store(cache_key, value, ttl)
-            except ValueTypeError as refusal:
-                if not self._pickles:
-                    advice = "to store other types, set pickle in OPTIONS of this cache to 'signed'"
-                    raise ValueTypeError(f"{refusal}; {advice}") from None
-        refuse_if_brief()
-        wrap = envelopes(pickles=self._pickles).wrap
-        cache_id = self._cache.id
-        result = store(cache_key, wrap(cache_id, cache_key, value), ttl)
-        if self._cache.id != cache_id and result is not False:
-            # The write opened another file, in which that signature is worth nothing.
-            self._cache.set(cache_key, wrap(self._cache.id, cache_key, value), ttl)
-        return result
-
-    def _unwrapped(self, cache_key: Key, envelope: bytearray, default: Any) -> Any:
         try:
-            return envelopes(pickles=self._pickles).unwrap(self._cache.id, cache_key, envelope)
-        except EnvelopeRejected as refusal:
-            return self._remove_unreadable(cache_key, refusal, default)
+            return store(cache_key, value, ttl)
+        except ValueTypeError as refusal:
+            if self._open_options.pickle != "never":
+                raise
+            advice = "to store other types, set pickle in OPTIONS of this cache to 'signed'"
+            raise ValueTypeError(f"{refusal}; {advice}") from None
 
     def _entry(self, cache_key: Key) -> Entry | None:
         try:
-            entry = self._cache.get_entry(cache_key)
+            return self._cache.get_entry(cache_key)
         except EntryCorrupt as damage:
             return self._remove_unreadable(cache_key, damage, None)
-        if entry is None or type(entry.value) is not bytearray:
-            return entry
-        value = self._unwrapped(cache_key, entry.value, _MISSING)
-        return None if value is _MISSING else entry._replace(value=value)
 
     def _remove_unreadable(self, cache_key: Key, why: TuckboxError, default: _R) -> _R:
         """Delete an entry that cannot be read, and return the default as for a miss."""

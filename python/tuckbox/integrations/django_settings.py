@@ -1,6 +1,6 @@
 """Django's settings for a Tuckbox cache.
 
-Validates the settings, and derives the path of the file and the signing keys. Opens no file.
+Validates the settings, and derives the path of the file and the secrets. Opens no file.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.crypto import salted_hmac
 
 from tuckbox.errors import InvalidArgument
-from tuckbox.integrations.envelopes import Envelopes
 from tuckbox.integrations.handles import OpenOptions, validate
 from tuckbox.places import Place, is_name, private_folder
 
-__all__ = ["Configuration", "envelopes", "read_settings"]
+__all__ = ["Configuration", "read_settings", "secrets"]
 
 _PARAMS = ("TIMEOUT", "OPTIONS", "KEY_PREFIX", "VERSION", "KEY_FUNCTION")
 _OPEN_OPTIONS = ("size", "max_entries", "favour", "after_power_cut", "lock_timeout", "group")
@@ -42,8 +41,6 @@ class Configuration(NamedTuple):
     """Django's MAX_ENTRIES: storing one more culls entries. None is no limit."""
     cull_frequency: int
     """Culling removes one entry in this many, or all of them if it is 0."""
-    pickles: bool
-    """Whether objects that are not plain values are pickled and signed."""
     raises: bool
     """Whether an operation raises if the cache fails, instead of logging the failure."""
 
@@ -81,32 +78,29 @@ def read_settings(location: object, params: Mapping[str, Any]) -> Configuration:
             "a file in a directory that only one user can enter"
         )
     given = {name: options[name] for name in _OPEN_OPTIONS if name in options}
+    if pickles:
+        given.update(pickle="signed", secret=secrets)
     open_options = OpenOptions(path, **given)
     try:
         validate(open_options)
     except InvalidArgument as error:
         raise ImproperlyConfigured(f"OPTIONS of a Tuckbox cache: {error}") from error
     culling = _culling(options)
-    return Configuration(open_options, folder, *culling, pickles=pickles, raises=raises)
+    return Configuration(open_options, folder, *culling, raises=raises)
 
 
-def envelopes(*, pickles: bool) -> Envelopes:
-    """Return the envelopes signed with keys derived from SECRET_KEY and SECRET_KEY_FALLBACKS.
-
-    Args:
-        pickles: If false, the envelopes have no keys, and nothing is pickled or unpickled.
+def secrets() -> tuple[bytes, ...]:
+    """Return what signs pickles, derived from SECRET_KEY and SECRET_KEY_FALLBACKS.
 
     Raises:
         ImproperlyConfigured: SECRET_KEY is not set.
     """
-    if not pickles:
-        return _envelopes(())
-    return _envelopes((settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS))
+    return _secrets((settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS))
 
 
 @functools.lru_cache(maxsize=8)
-def _envelopes(secrets: tuple[str | bytes, ...]) -> Envelopes:
-    return Envelopes([_derived("pickle", secret) for secret in secrets])
+def _secrets(keys: tuple[str | bytes, ...]) -> tuple[bytes, ...]:
+    return tuple(_derived("pickle", key) for key in keys)
 
 
 def _derived(purpose: str, secret: str | bytes | None = None) -> bytes:

@@ -6,17 +6,18 @@ would be slow. This module knows no framework.
 
 from __future__ import annotations
 
-import copy
 import functools
 import os
 import threading
 from contextlib import suppress
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Callable, ClassVar, NamedTuple, Optional, Union
 
+from tuckbox.brief import refuse_if_brief
 from tuckbox.cache import Cache
 from tuckbox.choices import AfterPowerCut, Favour
 from tuckbox.errors import CacheFileError
 from tuckbox.integrations.siblings import open_file
+from tuckbox.objects import Objects, Pickle
 from tuckbox.sizes import parse_size
 
 __all__ = ["OpenOptions", "reopened", "shared", "validate"]
@@ -25,13 +26,33 @@ _SMALL_BYTES = 1 << 20
 _LARGEST_BYTES = 8 << 40
 
 
-class ExactCache(Cache):
-    """A cache that refuses every value that would come back as another type.
+class BriefObjects(Objects):
+    """Pickles and unpickles nothing in an event loop, because that may run for long."""
 
-    A framework can then pickle it.
-    """
+    def encode(self, value: object, key: bytes, cache_id: bytes) -> Optional[tuple[int, bytes]]:
+        """As `Objects.encode`.
+
+        Raises:
+            WouldBlock: The operation must be brief.
+        """
+        refuse_if_brief()
+        return super().encode(value, key, cache_id)
+
+    def decode(self, code: int, content: bytes, key: bytes, cache_id: bytes) -> Any:
+        """As `Objects.decode`.
+
+        Raises:
+            WouldBlock: The operation must be brief.
+        """
+        refuse_if_brief()
+        return super().decode(code, content, key, cache_id)
+
+
+class ExactCache(Cache):
+    """A cache that never stores a value as another type. Pickles outside of event loops only."""
 
     _exact = True
+    _objects_class: ClassVar[type[Objects]] = BriefObjects
 
 
 class OpenOptions(NamedTuple):
@@ -45,6 +66,8 @@ class OpenOptions(NamedTuple):
     group: Union[str, int, None] = None
     favour: Optional[Favour] = None
     after_power_cut: Optional[AfterPowerCut] = None
+    pickle: Pickle = "never"
+    secret: Optional[Callable[[], Any]] = None
     test_process: Optional[str] = None
     """If set, a private cache takes the place of the file, one for each name and path."""
 
@@ -57,7 +80,7 @@ class OpenOptions(NamedTuple):
 
 _handles: dict[OpenOptions, Cache] = {}
 # By the name of the test process and the path.
-_private: dict[tuple[str, str], Cache] = {}
+_private: dict[tuple[str, str], ExactCache] = {}
 _opening = threading.Lock()
 
 
@@ -114,8 +137,12 @@ def _open(options: OpenOptions) -> Cache:
     if first is None or first.closed:
         first = _private[place] = ExactCache(**options.arguments(path=None, group=None))
         return first
-    # Another handle of the same cache.
-    return copy.copy(first)
+    # Another handle of the same cache, which may have other objects.
+    reopen, arguments, _ = first.__reduce__()
+    another: ExactCache = reopen(
+        *arguments[:-1], BriefObjects(pickle=options.pickle, secret=options.secret)
+    )
+    return another
 
 
 def reopened(options: OpenOptions, lost: Cache) -> Cache:

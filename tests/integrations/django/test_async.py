@@ -76,15 +76,11 @@ def test_objects_are_pickled_in_a_thread(backend: TuckboxCache, in_threads: list
         assert await backend.aget_many(["many", "plain"]) == {"many": value, "plain": 1}
         await backend.aset("float", 1.5)
         assert await backend.aincr("float") == 2.5
-        await backend.aset("bytes", bytearray(b"x"))
-        assert await backend.aget("bytes") == bytearray(b"x")
         with pytest.raises(ValueError, match="not found"):
             await backend.aincr("missing", 1.5)
 
     asyncio.run(use())
-    assert in_threads == [
-        *("set", "get", "add", "set_many", "get", "incr", "set", "get", "incr"),
-    ]
+    assert in_threads == ["set", "get", "add", "set_many", "get", "incr", "incr"]
 
 
 def test_a_default_comes_back_as_it_is(backend: TuckboxCache, in_threads: list[str]) -> None:

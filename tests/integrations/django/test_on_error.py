@@ -191,11 +191,9 @@ def test_a_handle_that_other_code_closed_is_opened_again(
         one.set("key", 1)
         asyncio.run(one.aset("another", 2))
     backend._cache.close()
-    backend._loop_cache.close()
     for one in (backend, other):
         assert one.get("key") == 1
         assert asyncio.run(one.aget("another")) == 2
         asyncio.run(one.aset("another", 2))
     assert "is opened again" in caplog.text
     assert backend._cache is other._cache
-    backend._loop_cache.close()

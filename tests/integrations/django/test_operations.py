@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from attackers import Attacker
 from tuckbox.errors import InvalidTTL, ValueTooLarge
 from tuckbox.integrations.django import TuckboxCache
 
@@ -22,7 +23,8 @@ SMALL = {"size": "64 KiB"}
 
 
 def ttl_of(raw: Cache, key: str) -> float | None:
-    entry = raw.get_entry(f":1:{key}")
+    with Attacker(raw.path) as reader:
+        entry = reader.get_entry(f":1:{key}")
     assert entry is not None
     return None if entry.expiry is None else entry.expiry - time.time()
 

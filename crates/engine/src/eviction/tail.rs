@@ -49,7 +49,7 @@ impl Eviction<'_> {
                     let (offset, header) = (candidate.offset, &candidate.header);
                     let reason = match state_at(self, offset, header, candidate.hash) {
                         State::Damaged => Reason::Damaged,
-                        State::Gone => Reason::Expired,
+                        State::Missing => Reason::Expired,
                         State::Fresh | State::Stale => return Some(candidate),
                     };
                     self.drop_oldest(&candidate, reason);

@@ -13,15 +13,11 @@ pub mod maker {
     pub const ROW_BYTES: u64 = CLAIM + 8;
 }
 
-/// Caches below this size
-const SMALL_BYTES: u64 = 1 << 20;
-/// have a counter for this many bytes.
-const COUNTER_FOR_EACH_BYTES_SMALL: u64 = 2 << 10;
-/// Others have one for this many bytes,
-const COUNTER_FOR_EACH_BYTES: u64 = 512;
-/// up to this many: ten deletes during a making are then 0.24 % false refusals;
-const COUNTERS_USUAL: u64 = 4 << 10;
-/// and large ones have one for this many bytes,
+/// A small cache has a counter for this many bytes,
+const COUNTER_FOR_EACH_BYTES: u64 = 2 << 10;
+/// up to this many: ten deletes of other keys refuse 0.24 % of the makers;
+const COUNTERS_SMALL: u64 = 4 << 10;
+/// a large cache has one for this many bytes,
 const COUNTER_FOR_EACH_BYTES_LARGE: u64 = 16 << 10;
 /// up to this many.
 const COUNTERS_MAX: u64 = 64 << 10;
@@ -44,11 +40,8 @@ impl LeaseTables {
     /// For each shard of a cache of this size.
     pub fn new(size_bytes: u64, shard_count: u64) -> LeaseTables {
         let shard_count = shard_count.max(1);
-        let least = match size_bytes {
-            ..SMALL_BYTES => size_bytes / COUNTER_FOR_EACH_BYTES_SMALL,
-            _ => (size_bytes / COUNTER_FOR_EACH_BYTES).min(COUNTERS_USUAL),
-        };
-        let counters = (size_bytes / COUNTER_FOR_EACH_BYTES_LARGE).min(COUNTERS_MAX).max(least);
+        let small = (size_bytes / COUNTER_FOR_EACH_BYTES).min(COUNTERS_SMALL);
+        let counters = (size_bytes / COUNTER_FOR_EACH_BYTES_LARGE).min(COUNTERS_MAX).max(small);
         let rows = (size_bytes / shard_count / ROW_FOR_EACH_BYTES).clamp(ROWS_MIN, ROWS_MAX);
         let (per_line, rows_per_line) = (LINE_BYTES / 8, LINE_BYTES / maker::ROW_BYTES);
         LeaseTables {
@@ -94,7 +87,8 @@ mod tests {
             }
         }
         assert_eq!(LeaseTables::new(64 << 10, 1), LeaseTables { counters: 32, rows: 4 });
-        assert_eq!(LeaseTables::new(1 << 20, 1), LeaseTables { counters: 2_048, rows: 64 });
+        assert_eq!(LeaseTables::new(1 << 20, 1), LeaseTables { counters: 512, rows: 64 });
+        assert_eq!(LeaseTables::new(8 << 20, 1), LeaseTables { counters: 4_096, rows: 256 });
         assert_eq!(LeaseTables::new(64 << 20, 4), LeaseTables { counters: 1_024, rows: 256 });
         assert_eq!(LeaseTables::new(1 << 30, 16), LeaseTables { counters: 4_096, rows: 256 });
     }

@@ -1,6 +1,6 @@
-//! The verdict on an entry: fresh, stale, or gone. Must not know why it is asked for.
+//! The verdict on an entry: fresh, stale, or missing. Must not know why it is asked for.
 //!
-//! An entry that is gone has expired or is invalid. One that is stale is missing for everyone who
+//! An entry that is missing has expired or is invalid. One that is stale is missing for everyone who
 //! does not ask for stale entries.
 
 use tuckbox_arena::mutants;
@@ -17,7 +17,7 @@ pub enum State {
     /// It is past its time to live or was evicted softly, and is kept for those who accept that.
     Stale,
     /// It has expired, or a tag of it was evicted.
-    Gone,
+    Missing,
     /// Its expiry or its attributes are damaged.
     Damaged,
 }
@@ -33,7 +33,7 @@ impl Rows<'_> {
         for tag in attributes.tags {
             let (invalidated, staled) = self.evictions_of(self.name_hash(tag));
             if invalidated > attributes.stamp {
-                return (State::Gone, fresh_end_us);
+                return (State::Missing, fresh_end_us);
             }
             is_stale |= staled > attributes.stamp;
         }
@@ -41,7 +41,7 @@ impl Rows<'_> {
         // damaged, or zeros have taken the place of the file's memory since the record was copied.
         let is_ahead = attributes.stamp > self.stamp() && !mutants::is_on("stamps-ahead");
         if attributes.tags.count > 0 && is_ahead {
-            return (State::Gone, fresh_end_us);
+            return (State::Missing, fresh_end_us);
         }
         is_stale |= self.is_expired(fresh_end_us);
         (if is_stale { State::Stale } else { State::Fresh }, fresh_end_us)
@@ -56,7 +56,7 @@ pub fn state_at(shard: &Shard<'_>, offset: u64, header: &RecordHeader, hash: Key
     }
     match shard.expiry_us_at(offset, header, hash) {
         None => State::Damaged,
-        Some(expiry_us) if shard.cx.is_expired(expiry_us) => State::Gone,
+        Some(expiry_us) if shard.cx.is_expired(expiry_us) => State::Missing,
         Some(expiry_us) if header.has(flag::LONG) => judge_at(shard, offset, header, expiry_us),
         Some(_) => State::Fresh,
     }

@@ -62,7 +62,7 @@ pub fn rows(cx: &Context) -> Rows<'_> {
     Rows(Stamps(cx))
 }
 
-impl Rows<'_> {
+impl<'a> Rows<'a> {
     /// Hashes a name. By the cache's id, which a resized file keeps, not by the file's own key.
     pub fn name_hash(self, name: &[u8]) -> NameHash {
         NameHash(self.name_hasher.bytes(name).max(1))
@@ -136,6 +136,9 @@ impl Rows<'_> {
         let row = self.take(Kind::Tags, tag, |_| ());
         let value = self.advance();
         hooks::reach(Point::StampAdvanced);
+        if mutants::is_on("eviction-forgotten") {
+            return;
+        }
         self.raise(row + if soft { tag_row::STALED } else { tag_row::INVALIDATED }, value);
     }
 
@@ -180,26 +183,43 @@ impl Rows<'_> {
 
     /// Continues the clock and the eras of another file, in one that nobody else uses yet. The caller
     /// holds all locks of the other one. The rows of tags begin empty: no invalid entry is copied.
+    ///
+    /// If names may have shared rows there, every namespace gets an era that it never had. Otherwise a
+    /// name that had the era of another one's row could meet that era again, after it had others.
     pub fn continue_from(self, former: Rows<'_>) {
         self.move_to(former.stamp());
-        let base = former.table_at(table::BASE_ERA);
-        let mut base_era = former.arena.region().get(base);
-        let (mut in_a_row, mut most_in_a_row) = (0, 0);
-        let window = former.window(Kind::Namespaces);
-        for row in 0..former.shape.namespace_rows + window {
-            let at = former.row_at(Kind::Namespaces, row);
-            let name = NameHash(former.arena.region().get(at));
-            in_a_row = if name.0 == 0 { 0 } else { in_a_row + 1 };
-            most_in_a_row = in_a_row.max(most_in_a_row);
+        let base_era = match former.may_share_eras() {
+            true => self.advance(),
+            false => former.arena.region().get(former.table_at(table::BASE_ERA)),
+        };
+        self.arena.region().set(self.table_at(table::BASE_ERA), base_era);
+        if former.may_share_eras() && !mutants::is_on("shared-eras-kept") {
+            return;
+        }
+        for (name, era) in former.namespaces(former.shape.namespace_rows) {
             if name.0 != 0 && matches!(self.find(Kind::Namespaces, name), Row::Free(_)) {
-                self.set_era(name, former.arena.region().get(at + namespace_row::ERA));
+                self.set_era(name, era);
             }
         }
-        // A name that shared a row there may have none here. Era 0 was its own once, so it gets one
-        // that it never had, as does every name without a row.
-        if most_in_a_row >= window {
-            base_era = self.advance();
+    }
+
+    /// This many rows of namespaces, from the first one on: names, 0 if free, and eras.
+    fn namespaces(self, count: u64) -> impl Iterator<Item = (NameHash, u64)> + use<'a> {
+        (0..count).map(move |row| {
+            let at = self.row_at(Kind::Namespaces, row);
+            let region = self.arena.region();
+            (NameHash(region.get(at)), region.get(at + namespace_row::ERA))
+        })
+    }
+
+    /// Whether a namespace may share a row: all rows of a window are taken.
+    fn may_share_eras(self) -> bool {
+        let window = self.window(Kind::Namespaces);
+        let (mut in_a_row, mut most_in_a_row) = (0, 0);
+        for (name, _) in self.namespaces(self.shape.namespace_rows + window) {
+            in_a_row = if name.0 == 0 { 0 } else { in_a_row + 1 };
+            most_in_a_row = in_a_row.max(most_in_a_row);
         }
-        self.arena.region().set(self.table_at(table::BASE_ERA), base_era);
+        most_in_a_row >= window
     }
 }

@@ -138,7 +138,7 @@ impl Buffer {
         true
     }
 
-    /// Judges the record in the buffer again. Whether it is stale; none if it is gone. Sets the end of
+    /// Judges the record in the buffer again. Whether it is stale; none if it is missing. Sets the end of
     /// the time to live also if that has passed.
     pub(crate) fn judge_full(&mut self, cx: &Context, hash: KeyHash) -> Option<bool> {
         let expiry_us = self.header.expiry_us(&self.record, hash)?;
@@ -154,7 +154,7 @@ impl Buffer {
         match state {
             State::Fresh => Some(false),
             State::Stale => Some(true),
-            State::Gone | State::Damaged => None,
+            State::Missing | State::Damaged => None,
         }
     }
 

@@ -33,7 +33,7 @@ impl Live {
 }
 
 impl Entries<'_> {
-    /// Finds the entry of a key, also a stale one. Removes it and finds nothing if it is gone.
+    /// Finds the entry of a key, also a stale one. Removes it and finds nothing if it is missing.
     #[inline(always)]
     pub fn find_kept(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
         let mut live = self.find_any(key, hash)?;
@@ -43,7 +43,7 @@ impl Entries<'_> {
                 live.is_stale = true;
                 return Some(live);
             }
-            State::Gone => self.remove_live(hash, &live, shard::EXPIRATIONS),
+            State::Missing => self.remove_live(hash, &live, shard::EXPIRATIONS),
             State::Damaged => self.drop_damaged(hash, &live.found, &live.header),
         }
         None
@@ -65,7 +65,7 @@ impl Entries<'_> {
         }
     }
 
-    /// The version of a key's entry, also of one that is gone. None if there is none, or it is
+    /// The version of a key's entry, also of one that is missing. None if there is none, or it is
     /// damaged.
     #[cold]
     pub fn last_version(&self, key: &[u8], hash: KeyHash) -> Option<u64> {

@@ -23,7 +23,7 @@ impl Writer<'_> {
                 let found = Found { at, slot };
                 match state_at(self, slot.offset(), &header, hash) {
                     State::Damaged => self.drop_damaged(hash, &found, &header),
-                    State::Gone => {
+                    State::Missing => {
                         self.remove(hash, &found, &header);
                         self.add_word(shard::EXPIRATIONS, 1);
                         expired += 1;

@@ -8,6 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use tuckbox_arena::hooks::{self, Point};
+use tuckbox_arena::mutants;
 use tuckbox_arena::region::fence;
 
 use crate::error::{Error, Result};
@@ -117,12 +118,11 @@ impl Writer<'_> {
     /// have been evicted or have expired: its removal on request would have moved the counter.
     #[cold]
     fn is_unchanged(&self, key: &[u8], hash: KeyHash, basis: &Basis) -> bool {
-        let is_on = tuckbox_arena::mutants::is_on;
         // Before it is collected: an entry that was stored since may have expired already.
         let last = self.last_version(key, hash);
-        (self.invalidations(hash) == basis.invalidations || is_on("no-lease-counter"))
-            && (self.word(shard::EPOCH) == basis.epoch || is_on("no-lease-epoch"))
-            && (last.is_none() || last == basis.version || is_on("no-lease-version"))
+        (self.invalidations(hash) == basis.invalidations || mutants::is_on("no-lease-counter"))
+            && (self.word(shard::EPOCH) == basis.epoch || mutants::is_on("no-lease-epoch"))
+            && (last.is_none() || last == basis.version || mutants::is_on("no-lease-version"))
     }
 
     /// Stores a draft as a new record, replacing the key's present one if there is one. None if
@@ -155,7 +155,7 @@ impl Writer<'_> {
         let place = self.cx.record_place(reservation.position);
         let version = self.next_version();
         let slot = Slot::new(place.offset, draft.hash.tag(), bits);
-        if tuckbox_arena::mutants::is_on("early-publication") {
+        if mutants::is_on("early-publication") {
             self.store_slot(slot_at, slot);
         }
         let words = draft.finish(version, place, &self.cx.hasher);
@@ -201,7 +201,7 @@ impl Writer<'_> {
     fn begin_rewrite(&self, intent: u64, offset: u64, sequence: u64) {
         self.set_word(shard::INTENT, intent);
         fence(Ordering::Release);
-        if !tuckbox_arena::mutants::is_on("no-busy") {
+        if !mutants::is_on("no-busy") {
             self.region().store(offset, Sequence(sequence).with_busy().0, Ordering::Release);
         }
         fence(Ordering::Release);

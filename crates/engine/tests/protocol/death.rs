@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::hooks::Point;
-use tuckbox_engine::{Begin, Buffer, Cache, Ttl, Value};
+use tuckbox_engine::{Attributes, Begin, Buffer, Cache, Ttl, Value};
 use tuckbox_testkit::watchdog::Watchdog;
 
 use super::{assert_sound, look, name, nth, points_of, store, twins, Seen, Stopped};
@@ -88,7 +88,8 @@ fn perform(cache: &Cache, number: usize, step: Step) {
                 panic!("nobody else makes it")
             };
             let value = super::stamped(step.key, sequence, len);
-            assert!(cache.finish(token, &key, Value::bytes(&value), Ttl::Never).unwrap());
+            let (value, none) = (Value::bytes(&value), Attributes::default());
+            assert!(cache.finish(&token, &key, value, Ttl::Never, &none).unwrap());
         }
         Act::Incr => {
             cache.incr(&key, 1, Some(0), far).unwrap();

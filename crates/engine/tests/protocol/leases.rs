@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::hooks::Point;
-use tuckbox_engine::{Begin, Buffer, Cache, Token, Ttl, Value};
+use tuckbox_arena::{Interrupted, Waiter};
+use tuckbox_engine::{
+    ArenaError, Attributes, Begin, Buffer, Cache, Config, Error, Token, Ttl, Value,
+};
 
 use super::{assert_sound, look, name, nth, stamped, store, twins, Seen, Stopped};
 
@@ -24,7 +27,8 @@ fn is_busy(cache: &Cache, key: usize) -> bool {
 
 fn finish(cache: &Cache, token: Token, key: usize, sequence: u64) -> bool {
     let value = stamped(key, sequence, 100);
-    cache.finish(token, &name(key), Value::bytes(&value), Ttl::Never).unwrap()
+    let attributes = Attributes::default();
+    cache.finish(&token, &name(key), Value::bytes(&value), Ttl::Never, &attributes).unwrap()
 }
 
 #[test]
@@ -42,6 +46,44 @@ fn a_deleter_that_dies_before_it_removes_the_entry_refuses_for_nothing() {
     let token = lease(&twins[2], 1);
     assert!(finish(&twins[2], token, 1, 3));
     assert_sound(&twins[2]);
+}
+
+/// A host whose operations are all brief.
+struct Brief;
+
+impl Waiter for Brief {
+    fn brief(&self) -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+
+    fn run(&self, work: &mut (dyn FnMut() + Send)) -> Result<(), Interrupted> {
+        work();
+        Ok(())
+    }
+}
+
+fn brief_twins(size_bytes: u64) -> Vec<Arc<Cache>> {
+    let config = Config { size_bytes, waiter: Arc::new(Brief), ..Config::default() };
+    Cache::twins(&config, 3).unwrap().into_iter().map(Arc::new).collect()
+}
+
+#[test]
+fn a_brief_finish_that_meets_a_lock_leaves_the_lease_open() {
+    let twins = brief_twins(64 << 10);
+    let token = lease(&twins[0], 1);
+    let writer = Stopped::start(&twins[1], nth(Point::RecordWritten, 1), |cache| {
+        store(cache, 2, 1, 100);
+    });
+    let writer = writer.expect("it stores");
+    let (value, attributes) = (stamped(1, 1, 100), Attributes::default());
+    let finish =
+        || twins[0].finish(&token, &name(1), Value::bytes(&value), Ttl::Never, &attributes);
+    assert!(matches!(finish(), Err(Error::Arena(ArenaError::WouldBlock { .. }))));
+    assert!(!twins[2].wait_made(&name(1), Duration::ZERO).unwrap(), "it is still being made");
+    writer.resume();
+    assert!(finish().unwrap());
+    assert!(!is_busy(&twins[2], 1));
+    assert_eq!(look(&twins[2], 1), Some(Seen::Value(1)));
 }
 
 #[test]
@@ -107,7 +149,32 @@ fn a_late_release_leaves_the_next_maker_alone() {
     twins[0].declare_dead(0);
     // The dead one's row gets another maker. Then it turns out to have been only slow.
     let next = lease(&twins[1], 1);
-    twins[0].abandon(token);
+    twins[0].abandon(&token);
     assert!(is_busy(&twins[2], 1));
     assert!(finish(&twins[1], next, 1, 1));
+}
+
+#[test]
+fn a_value_whose_tag_is_evicted_while_it_is_stored_is_not_found() {
+    for point in [Point::RecordWritten, Point::CursorMoved] {
+        let mut evictions = 0;
+        for key in 0..8 {
+            let twins = brief_twins(64 << 20);
+            let token = lease(&twins[0], key);
+            let maker = Stopped::start(&twins[0], nth(point, 1), move |cache| {
+                let attributes = Attributes { tags: &["users"], ..Attributes::default() };
+                let (name, value) = (name(key), stamped(key, 1, 100));
+                let stored =
+                    cache.finish(&token, &name, Value::bytes(&value), Ttl::Never, &attributes);
+                assert!(stored.unwrap(), "it looked at the tag before");
+            });
+            let maker = maker.expect("it stores");
+            // Blocked if the tag's row and the key have the same lock.
+            let is_evicted = twins[1].evict("users", false).is_ok();
+            maker.resume();
+            assert_eq!(look(&twins[2], key), (!is_evicted).then_some(Seen::Value(1)), "{point:?}");
+            evictions += u32::from(is_evicted);
+        }
+        assert!(evictions > 0, "{point:?}");
+    }
 }

@@ -259,7 +259,16 @@ impl<'a> Actor<'a> {
     /// Does one operation, drawn by its weight.
     pub fn step(&mut self) {
         match self.random.u32(0..1000) {
-            0..=399 => self.get_any(),
+            0..=349 => self.get_any(),
+            350..=379 => {
+                let index = self.draw_tagged();
+                self.set_tagged(index);
+            }
+            380..=384 => self.evict(),
+            385..=399 => {
+                let index = self.draw_own();
+                self.make(index);
+            }
             400..=579 => {
                 let index = self.draw_own();
                 self.set(index);

@@ -26,6 +26,9 @@ pub enum Kind {
     Expire,
     Scan,
     Resolve,
+    SetTagged,
+    Evict,
+    Make,
 }
 
 impl Kind {

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use tuckbox_engine::{Buffer, Cache, Error, Ttl, Value};
+use tuckbox_engine::{Attributes, Begin, Buffer, Cache, Error, Terms, Ttl, Value};
 use tuckbox_testkit::oracle::{Change, Known, Outcome, Wrong};
 use tuckbox_testkit::stamp;
 
@@ -22,6 +22,18 @@ fn own_key(row: usize, index: usize) -> Vec<u8> {
 /// Whether the key of this number has a large value.
 pub(super) fn is_large(index: usize) -> bool {
     index % LARGE_ONE_IN == LARGE_ONE_IN - 1
+}
+
+/// Tags of each thread.
+const TAGS_EACH: usize = 4;
+
+/// Whether all values of the key of this number have a tag.
+fn is_tagged(index: usize) -> bool {
+    index % 16 < TAGS_EACH
+}
+
+fn tag_of(row: usize, index: usize) -> String {
+    format!("tag/{row}/{}", index % TAGS_EACH)
 }
 
 impl Actor<'_> {
@@ -78,10 +90,19 @@ impl Actor<'_> {
         }
     }
 
+    /// A key without a tag, and not a large one.
     pub(super) fn draw_own(&mut self) -> usize {
+        self.draw(|index| !is_large(index) && !is_tagged(index))
+    }
+
+    pub(super) fn draw_tagged(&mut self) -> usize {
+        self.draw(is_tagged)
+    }
+
+    fn draw(&mut self, is_meant: impl Fn(usize) -> bool) -> usize {
         loop {
             let index = self.random.usize(..self.board.shape().keys_each);
-            if !is_large(index) {
+            if is_meant(index) {
                 return index;
             }
         }
@@ -128,6 +149,56 @@ impl Actor<'_> {
         self.change(kind, index, change, |cache, _, key, value| {
             cache.set(key, Value::bytes(value), Ttl::Never).map(|()| true)
         });
+    }
+
+    /// Stores a value with a tag of this thread's.
+    pub(super) fn set_tagged(&mut self, index: usize) {
+        let sequence = self.next_sequence();
+        self.make_value(&own_key(self.row, index), index, sequence);
+        let tag = tag_of(self.row, index);
+        let change = Change { sequence, outcome: Outcome::Present };
+        self.change(Kind::SetTagged, index, change, |cache, _, key, value| {
+            let attributes = Attributes { tags: &[&tag], ..Attributes::default() };
+            cache.store(key, Value::bytes(value), &Terms { attributes, ..Terms::plain(Ttl::Never) })
+        });
+    }
+
+    /// Evicts a tag of this thread's.
+    pub(super) fn evict(&mut self) {
+        let group = self.random.usize(..TAGS_EACH);
+        let keys = (0..self.board.shape().keys_each).skip(group).step_by(16);
+        let oracle = self.board.oracle();
+        for index in keys.clone() {
+            let change = Change { sequence: self.next_sequence(), outcome: Outcome::Absent };
+            oracle.announce(self.own_number(self.row, index), change);
+        }
+        let tag = tag_of(self.row, group);
+        let done = self.run(Kind::Evict, group, |cache, _| cache.evict(&tag, false));
+        for index in keys {
+            let number = self.own_number(self.row, index);
+            match done {
+                Some(()) => oracle.acknowledge(number),
+                None => oracle.withdraw(number),
+            }
+        }
+    }
+
+    /// Makes a value with a lease, which only a delete of another key can refuse.
+    pub(super) fn make(&mut self, index: usize) {
+        let sequence = self.next_sequence();
+        self.make_value(&own_key(self.row, index), index, sequence);
+        let change = Change { sequence, outcome: Outcome::Present };
+        let mut is_busy = false;
+        self.change(Kind::Make, index, change, |cache, buffer, key, value| {
+            let Begin::Lease(token, _) = cache.begin(key, true, buffer)? else {
+                is_busy = true;
+                return Ok(false);
+            };
+            cache.finish(&token, key, Value::bytes(value), Ttl::Never, &Attributes::default())
+        });
+        if is_busy {
+            self.wrong(&format!("own key {index} has another maker, though the last one is dead"));
+        }
     }
 
     pub(super) fn set_ttl(&mut self, index: usize) {

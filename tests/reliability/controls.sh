@@ -1,0 +1,58 @@
+#!/bin/bash
+# Negative controls of the families of leases and invalidation: runs their tests on extensions that
+# each break one rule of the engine, and demands that they fail.
+#
+#   tests/reliability/controls.sh [python]
+set -eu -o pipefail
+cd "$(dirname "$0")/../.."
+python=$(realpath -s "${1:-.venv/bin/python}")
+target=target/controls
+package=$target/package/tuckbox
+
+PYO3_PYTHON=$python cargo build --quiet --release -p tuckbox-python \
+    --features pyo3/extension-module,hooks,mutants --target-dir "$target"
+rm -rf "$package"
+mkdir -p "$target/package"
+cp -r python/tuckbox "$package"
+rm -f "$package"/*.so
+cp "$target/release/lib_engine.so" "$package/_engine.abi3.so"
+
+failed=0
+run() { # mutant, tests
+    local mutant=$1
+    shift
+    TUCKBOX_MUTANT=$mutant PYTHONPATH=$target/package timeout 180 "$(dirname "$python")/pytest" -q -x \
+        -p no:cacheprovider "$@" > "$target/$mutant.log" 2>&1
+}
+control() {
+    local mutant=$1 test=$2
+    if ! grep -rq "mutants::is_on(\"$mutant\")\|is_on(\"$mutant\")" crates/arena/src crates/engine/src; then
+        echo "no rule is called $mutant"
+        exit 2
+    fi
+    # A crash of pytest, or a test that is not there, is no failure of the test.
+    if run "$mutant" "tests/reliability/$test" || ! grep -q "^FAILED .*${test#*::}" "$target/$mutant.log"; then
+        echo "NOT CAUGHT: $mutant, by $test"
+        failed=1
+    else
+        echo "caught: $mutant, by $test: $(grep -m 1 '^FAILED ' "$target/$mutant.log" | cut -c 1-150)"
+    fi
+}
+
+stale=test_stale_stores.py::test_stale_values_are_refused_and_others_are_not
+evicted=test_invalidations.py::test_nothing_evicted_returns
+# The unbroken engine must pass, so that each mutant is caught for the rule that it breaks.
+if ! run none tests/reliability/$stale tests/reliability/${evicted}_where_rows_are_shared; then
+    echo "FAILED without a broken rule"
+    failed=1
+fi
+control two-makers test_makers.py::test_one_of_a_hundred_makes
+control dead-makers-kept test_makers.py::test_makers_that_are_killed_at_any_moment
+control lease-of-parent test_makers.py::test_makers_that_fork
+control no-lease-counter $stale
+control no-lease-epoch $stale
+control no-lease-version $stale
+control no-lease-stamp $stale
+control full-rows-forget ${evicted}_where_rows_are_shared
+
+exit $failed
