@@ -9,7 +9,8 @@ import socket
 import struct
 import threading
 import time
-from typing import TYPE_CHECKING, Optional
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -94,8 +95,9 @@ class Proxy:
         with self._changed:
             sockets, self._sockets = self._sockets, set()
         for one in sockets:
-            # Zero seconds to linger: close sends a reset.
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            # Zero seconds to linger: close sends a reset. A pump may have closed it by now.
+            with suppress(OSError):
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             _shut(one)
 
     def close(self) -> None:
@@ -134,34 +136,28 @@ class Proxy:
         return server
 
     def _requests(self, client: socket.socket, server: socket.socket) -> None:
-        try:
+        with suppress(OSError):
             while data := client.recv(1 << 16):
                 server.sendall(data)
-        except OSError:
-            pass
         self._end(client, server)
 
     def _replies(self, client: socket.socket, server: socket.socket) -> None:
-        try:
+        with suppress(OSError):
             while data := server.recv(1 << 16):
                 time.sleep(self._delay_s)
-                while data:
-                    allowed = self._allowed(len(data))
-                    if allowed is None:
-                        self._end(client, server)
-                        return
+                while data and (allowed := self._allowed(len(data))):
                     client.sendall(data[:allowed])
                     data = data[allowed:]
-        except OSError:
-            pass
+                if data:
+                    break
         self._end(client, server)
 
-    def _allowed(self, wanted: int) -> Optional[int]:
-        """How many bytes may be forwarded now. Waits while they are held; None to cut."""
+    def _allowed(self, wanted: int) -> int:
+        """How many bytes may be forwarded now. Waits while they are held; 0 to cut."""
         with self._changed:
             self._changed.wait_for(lambda: self._budget or not self._holds or self._is_closed)
             if not self._budget or self._is_closed:
-                return None
+                return 0
             allowed = min(wanted, self._budget)
             self._budget -= allowed
             self.replied += allowed
@@ -184,8 +180,6 @@ def _listen(port: int) -> socket.socket:
 
 def _shut(one: socket.socket) -> None:
     # A shutdown wakes the thread that waits in accept or recv; a close does not.
-    try:
+    with suppress(OSError):
         one.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
     one.close()

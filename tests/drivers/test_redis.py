@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
+from drivers.faults import FaultTests, Reach
 from drivers.servers import Server
 
 from tuckbox.drivers.redis import Redis
@@ -48,3 +49,17 @@ class TestWithTtl(DriverTests):
     @pytest.fixture
     def options(self) -> dict[str, Any]:
         return {"tells_ttl": True}
+
+
+class TestFaults(FaultTests):
+    @pytest.fixture
+    def reach(self) -> Iterator[Reach]:
+        drivers: list[Redis] = []
+
+        def reach(port: int, timeout_s: float) -> Redis:
+            drivers.append(Redis("127.0.0.1", port, timeout_s=timeout_s))
+            return drivers[-1]
+
+        yield reach
+        for driver in drivers:
+            driver.close()
