@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lab.runner.catalogue import StoreLimits
 from lab.runner.catalogue.servers import servers
+from lab.runner.failures import NotInstalledError, UnavailableError
 from lab.runner.placeholders import fill, limit_words
 from lab.runner.servers import LOOPBACK, command_of, free_port, program_of
 
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _READY_S_MAX = 20.0
+
+
+def is_installed(name: str) -> bool:
+    """Whether a server of the lab's catalogue is on this machine."""
+    try:
+        return bool(program_of(servers()[name]))
+    except (NotInstalledError, UnavailableError):
+        return False
 
 
 class Server:

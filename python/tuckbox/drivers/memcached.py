@@ -10,6 +10,7 @@ import math
 import os
 import re
 import select
+import socket
 import ssl
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -65,7 +66,7 @@ def key_at_server(key: bytes) -> bytes:
 
     Example:
         >>> key_at_server(b"user:42"), key_at_server(b"two words")
-        (b'user:42', b'~wcqQZhLNM-tkdt-_0h9Ggp0kTkeRW6tj2DjMu5bgSM4')
+        (b'user:42', b'~eqkpx2EalxJpdH9wi05Jf_50jyaYTm2I24SJxS3oBnU')
     """
     if _PLAIN_KEY.fullmatch(key):
         return key
@@ -82,7 +83,7 @@ def server_of(name: bytes, titles: Sequence[str]) -> int:
 
     Example:
         >>> server_of(b"user:42", ["a:11211", "b:11211", "c:11211"])
-        2
+        0
     """
     if len(titles) == 1:
         return 0
@@ -214,17 +215,25 @@ class Memcached:
     # --- Connections ---------------------------------------------------------------------------
 
     def _open(self, server: int) -> Any:  # noqa: ANN401 - A pymemcache.Client.
-        client = self._library.Client(
-            self._servers[server],
-            serde=_Serde,
-            connect_timeout=self._timeout_s,
-            timeout=self._timeout_s,
-            no_delay=True,
-            tls_context=self._tls,
-        )
-        if self._login is not None:
-            command = b"set login 0 0 %d\r\n%b\r\n" % (len(self._login), self._login)
-            client._misc_cmd([command], b"set", False)  # noqa: SLF001
+        address = self._servers[server]
+        client = self._library.Client(address, serde=_Serde)
+        try:
+            # Not by pymemcache, which tries only the first address of a name.
+            if isinstance(address, str):
+                client.sock = socket.socket(socket.AF_UNIX)
+                client.sock.settimeout(self._timeout_s)
+                client.sock.connect(address)
+            else:
+                client.sock = socket.create_connection(address, self._timeout_s)
+                client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self._tls is not None:
+                    client.sock = self._tls.wrap_socket(client.sock, server_hostname=address[0])
+            if self._login is not None:
+                command = b"set login 0 0 %d\r\n%b\r\n" % (len(self._login), self._login)
+                client._misc_cmd([command], b"set", False)  # noqa: SLF001
+        except BaseException:
+            client.close()
+            raise
         return client
 
     def _taken(self, server: int) -> Any:  # noqa: ANN401
