@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Callable
 
 import pymemcache
@@ -86,7 +86,7 @@ class TestTwoServers(DriverTests):
     def opened(
         self, server: Server, second: Server, raw: pymemcache.Client
     ) -> Iterator[Callable[..., Memcached]]:
-        with pymemcache.Client((HOST, second.port)) as client:
+        with closing(pymemcache.Client((HOST, second.port))) as client:
             client.flush_all(noreply=False)
         with opening(server, second) as open_driver:
             yield open_driver

@@ -41,7 +41,14 @@ def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("redis")
-    options = ("--proto-max-bulk-len", str(LIMIT), "--save", "", "--enable-protected-configs", "yes")
+    options = (
+        "--proto-max-bulk-len",
+        str(LIMIT),
+        "--save",
+        "",
+        "--enable-protected-configs",
+        "yes",
+    )
     with Server(request.param, folder, options) as server:
         yield server
 
@@ -137,7 +144,7 @@ def test_values_of_other_programs_are_missing(opened: Any, raw: redis.Redis) -> 
     driver, telling = opened(), opened(tells_ttl=True)
     for one in (driver, telling):
         assert one.get_many([b"short", b"list"]) == {}
-    with pytest.raises(Refused, match="WRONGTYPE.*give a database that no other program uses"):
+    with pytest.raises(Refused, match=r"WRONGTYPE.*give a database that no other program uses"):
         driver.swap(b"list", b"v", None, b"12345678")
     driver.set(b"list", b"v", None)
     assert driver.get(b"list").value == b"v"
@@ -180,7 +187,7 @@ def test_a_server_that_takes_less_than_the_driver_refuses(opened: Any) -> None:
 
 
 @pytest.fixture
-def refusals(opened: Any, raw: redis.Redis) -> Iterator[Callable[[str], None]]:
+def refusals(opened: Any) -> Callable[[str], None]:
     """Checks that what stores is refused with an advice, and what reads works."""
     driver = opened()
     driver.set(b"k", b"old", None)
@@ -197,7 +204,7 @@ def refusals(opened: Any, raw: redis.Redis) -> Iterator[Callable[[str], None]]:
                 store()
         assert driver.get_many([b"k", b"l"])[b"k"].value == b"old"
 
-    yield refuses
+    return refuses
 
 
 def test_a_full_server_refuses(refusals: Any, raw: redis.Redis) -> None:
@@ -216,9 +223,7 @@ def test_a_replica_refuses(refusals: Any, raw: redis.Redis) -> None:
         raw.execute_command("REPLICAOF", "NO", "ONE")
 
 
-def test_a_server_that_cannot_save_refuses(
-    refusals: Any, raw: redis.Redis, tmp_path: Path
-) -> None:
+def test_a_server_that_cannot_save_refuses(refusals: Any, raw: redis.Redis, tmp_path: Path) -> None:
     before = raw.config_get("dir")["dir"]
     folder = tmp_path / "removed"
     folder.mkdir()
@@ -240,8 +245,9 @@ def test_a_server_that_cannot_save_refuses(
 def test_a_server_that_still_loads_refuses() -> None:
     loading = b"-LOADING Redis is loading the dataset in memory\r\n" * 9
     with answering(loading) as port, opening(port=port) as open_driver:
+        driver = open_driver()
         with pytest.raises(Refused, match="try again when the server has loaded"):
-            open_driver().get(b"k")
+            driver.get(b"k")
 
 
 def test_credentials(server: Server, raw: redis.Redis) -> None:
@@ -327,16 +333,18 @@ def test_a_wrong_url_is_refused(url: str, message: str) -> None:
 def test_a_ready_client_is_used_and_remains_open(server: Server, raw: redis.Redis) -> None:
     driver = Redis(client=raw)
     assert driver.title == f"redis at {HOST}:{server.port}"
+    connection = raw.client_id()
     driver.set(b"k", b"v", None)
     driver.close()
     with pytest.raises(CacheClosed):
         driver.get(b"k")
     assert raw.get(b"k")[8:] == b"v"
+    assert raw.client_id() == connection
 
 
 @pytest.mark.parametrize("client", [redis.Redis(decode_responses=True), object()])
 def test_a_client_that_cannot_be_used_is_refused(client: object) -> None:
-    with pytest.raises(InvalidArgument, match="give a redis.Redis with decode_responses=False"):
+    with pytest.raises(InvalidArgument, match=r"give a redis\.Redis with decode_responses=False"):
         Redis(client=client)
 
 

@@ -386,9 +386,7 @@ class Memcached:
             return self.delete_many([key]) == 1
         # The text protocol cannot compare and delete. A cas compares, and what it stores has
         # expired at that moment (-1): nobody can read it, and add and set find nothing there.
-        return self._cas(
-            key, b"cas %b %d -1 0 %b\r\n\r\n" % (key_at_server(key), FLAGS, version)
-        )
+        return self._cas(key, b"cas %b %d -1 0 %b\r\n\r\n" % (key_at_server(key), FLAGS, version))
 
     def delete_many(self, keys: Iterable[bytes]) -> int:
         """See `Driver.delete_many`."""
