@@ -7,6 +7,7 @@ from _typeshed import SupportsItems
 from typing_extensions import Self, TypeAlias, disjoint_base
 
 from tuckbox.choices import AfterPowerCut, Favour
+from tuckbox.contract import Begun, Token
 from tuckbox.keys import Key
 from tuckbox.results import Entry
 
@@ -355,8 +356,7 @@ class Core(MutableMapping[Key, Any]):
             >>> cache.touch("session", ttl=3600)
             True
         """
-    @overload
-    def get_and_touch(self, key: Key, ttl: _TTL = None, default: None = None) -> Any | None:
+    def get_and_touch(self, key: Key, ttl: _TTL = None, default: Any = None) -> Any:
         """Return the value of `key` and give it a new time to live, counted from now.
 
         Atomic over all processes. Takes a lock, which `get` does not.
@@ -377,8 +377,6 @@ class Core(MutableMapping[Key, Any]):
             >>> cache.get_and_touch("session", ttl=3600)
             'abc'
         """
-    @overload
-    def get_and_touch(self, key: Key, ttl: _TTL, default: _D) -> Any | _D: ...
     def ttl(self, key: Key) -> float | None:
         """Return how long `key` has to live.
 
@@ -591,6 +589,20 @@ class Core(MutableMapping[Key, Any]):
             >>> cache.get("user:42") is None
             True
         """
+    def _begin(self, key: Key, force: bool) -> Begun: ...
+    def _finish(
+        self,
+        token: Token,
+        key: Key,
+        value: Any,
+        ttl: _TTL,
+        stale: _TTL,
+        tags: Iterable[str],
+        made_s: float | None,
+    ) -> bool: ...
+    @staticmethod
+    def _abandon(token: Token) -> None: ...
+    def _wait_made(self, key: Key, timeout_s: float) -> bool: ...
     def _join(self, parent: Core, name: str) -> None: ...
     def _era(self, name: str) -> int: ...
     def _advance_era(self, name: str) -> int: ...

@@ -438,7 +438,8 @@ class Asynchronous:
         """Do what `update` does, without holding the event loop.
 
         Args:
-            other, **values: As for `update`.
+            other: As for `update`.
+            **values: As for `update`.
 
         Raises:
             As `update`.
@@ -567,7 +568,7 @@ class Asynchronous:
         """Do what `resize` does, without holding the event loop.
 
         Args:
-            size, max_entries, Literal["keep"], None], favour: As for `resize`.
+            size, max_entries, favour: As for `resize`.
 
         Raises:
             As `resize`.

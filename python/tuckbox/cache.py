@@ -7,13 +7,12 @@ warnings and pickling. Must not override ``get`` or ``set``: a Python frame woul
 from __future__ import annotations
 
 import atexit
-import copy
 import grp
 import os
 import warnings
 import weakref
 from collections.abc import Iterable, MutableMapping
-from typing import Any, ClassVar, Literal, Optional, SupportsIndex, TypeVar, Union
+from typing import Any, ClassVar, Literal, Optional, SupportsIndex, Union
 
 from tuckbox import _engine
 from tuckbox.advice import explains_names
@@ -41,8 +40,6 @@ from tuckbox.surface import Surface
 from tuckbox.volumes import warn_of_little_space, warn_of_separate_caches
 
 __all__ = ["Cache"]
-
-_Self = TypeVar("_Self", bound="Cache")
 
 _GROUP_MAX = 2**32 - 1
 """To ``fchown``, this number means "do not change the group"."""
@@ -312,28 +309,6 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, _engine.Core)
         choices = (self.favour, self.after_power_cut)
         arguments = (self.path, self._shown, *limits, self.read_only, self.group, *choices)
         return _reopen, (type(self), *arguments, self._objects), self.__dict__ or None
-
-    # Copying does not pickle, so that a handle with a secret can be copied.
-    def __copy__(self: _Self) -> _Self:  # noqa: PYI019 - Self is not in Python 3.9.
-        """Return another handle of the same cache.
-
-        Raises:
-            CacheClosed: The cache is closed.
-        """
-        reopen, arguments, attributes = self.__reduce__()
-        copied: _Self = reopen(*arguments)
-        copied.__dict__.update(attributes or {})
-        return copied
-
-    def __deepcopy__(self: _Self, memo: dict[int, Any]) -> _Self:  # noqa: PYI019 - As above.
-        """Return another handle of the same cache, with copies of the attributes.
-
-        Raises:
-            CacheClosed: The cache is closed.
-        """
-        copied = self.__copy__()
-        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return copied
 
 
 MutableMapping.register(Cache)

@@ -262,8 +262,13 @@ class Store(Protocol):
         If it was not, return ``default``, or raise KeyError if that is not given.
         """
 
-    def clear(self) -> int:
-        """Delete all entries and refuse all leases. Return the number of deleted entries."""
+    def clear(self) -> Optional[int]:
+        """Delete all entries and refuse all leases.
+
+        Returns:
+            The number of deleted entries. None of a namespace, which does not count them: it
+            advances its era.
+        """
 
     def expire(self) -> int:
         """Free the space of expired and invalid entries, and of former eras of namespaces.

@@ -107,7 +107,7 @@ class Organising:
             >>> list(cache)
             ['post:7']
         """
-        return sum(self.delete(key) for key in self.scan(prefix=prefix))
+        return sum(self.delete(key) for key in self.scan(prefix=_checked(prefix)))
 
 
 def _checked(prefix: object) -> Prefix:

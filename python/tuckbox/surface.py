@@ -6,10 +6,11 @@ Must not override ``get`` or ``set``: a Python frame would make them slower.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import ItemsView, KeysView, ValuesView
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Optional, SupportsIndex, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Final, Optional, SupportsIndex, TypeVar, Union
 
 from tuckbox.advice import explains_names
 from tuckbox.aio import Asynchronous
@@ -44,6 +45,7 @@ class Surface(Asynchronous, _Mapping):
         @property
         def path(self) -> Optional[str]: ...  # noqa: D102
         def close(self) -> None: ...  # noqa: D102
+        def __reduce__(self) -> tuple[Any, ...]: ...  # noqa: D105
         def _stats(self) -> dict[str, int]: ...
         def _check(self) -> dict[str, Any]: ...
 
@@ -201,6 +203,32 @@ class Surface(Asynchronous, _Mapping):
         report["losses"] = tuple(Loss(*loss) for loss in report["losses"])
         report["findings"] = tuple(report["findings"])
         return CheckReport(**report)
+
+    # Copying does not pickle, so that a handle with a secret can be copied.
+    def __copy__(self: _Self) -> _Self:  # noqa: PYI019 - Self is not in Python 3.9.
+        """Return another handle of the same cache.
+
+        Raises:
+            CacheClosed: The cache is closed.
+        """
+        return self._copied(lambda attributes: attributes)
+
+    def __deepcopy__(self: _Self, memo: dict[int, Any]) -> _Self:  # noqa: PYI019 - As above.
+        """Return another handle of the same cache, with copies of the attributes.
+
+        Raises:
+            CacheClosed: The cache is closed.
+        """
+        return self._copied(lambda attributes: copy.deepcopy(attributes, memo))
+
+    def _copied(
+        self: _Self,  # noqa: PYI019 - As above.
+        taken: Callable[[dict[str, Any]], dict[str, Any]],
+    ) -> _Self:
+        reopen, arguments, *attributes = self.__reduce__()
+        copied: _Self = reopen(*arguments)
+        vars(copied).update(taken(attributes[0] or {}) if attributes else {})
+        return copied
 
     def __enter__(self: _Self) -> _Self:  # noqa: PYI019 - Self is not in Python 3.9.
         """Return the cache. The end of the ``with`` block closes it.

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import KeysView, MutableMapping
+from collections.abc import Iterator, KeysView, MutableMapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from typing_extensions import assert_type
 
 from tuckbox import Cache, CheckReport, Entry, Key, Result, Stats, memory
+from tuckbox.namespaces import Namespace
+
+if TYPE_CHECKING:
+    from tuckbox.contract import Store
 
 
 def opening() -> None:
@@ -142,6 +146,32 @@ def memoizing(cache: memory.Cache) -> None:
     report("7")  # type: ignore[arg-type]
     report.peek(8, True, 10)  # type: ignore[call-arg]
     Shop().price(7)  # type: ignore[arg-type]
+
+
+def organised(cache: Cache) -> None:
+    store: Store = cache
+    store = cache.namespace("blog")
+    assert_type(store._era("blog"), int)
+    blog = cache.namespace("blog")
+    assert_type(blog, Namespace)
+    assert_type(blog.namespace("en").get_entry("k"), Optional[Entry])
+    assert_type(blog.get_or_set("k", lambda: 5, tags=["t"]), int)
+    blog.set("k", 1, ttl="5m", tags={"t"}, stale=60, keep_ttl=True)
+    assert_type(blog.ttl("k"), Optional[float])
+    assert_type(blog.delete("k", version=3), bool)
+    assert_type(cache.scan(tag="t", prefix=("user", 7)), Iterator[Key])
+    assert_type(cache.delete_prefix(b"x"), int)
+    cache.evict(tag="t", soft=True)
+
+    @blog.memoize(ttl=60)
+    def report(day: int) -> str:
+        return ""
+
+    assert_type(report(7), str)
+    cache.set("k", 1, tags=[7])  # type: ignore[list-item]
+    cache.evict("t")  # type: ignore[call-arg]
+    cache.delete_prefix(7)  # type: ignore[arg-type]
+    cache.namespace(7)  # type: ignore[arg-type]
 
 
 def refused(cache: Cache) -> None:

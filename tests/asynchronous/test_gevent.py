@@ -55,6 +55,11 @@ def run_patched(code: str, path: str, holder: int = 0) -> None:
         "cache.set_many({'a': 1, 'b': 2})",
         "cache.delete_many(['entry 1', 'entry 2'])",
         "cache.set('key', b'x' * 200_000)",
+        "cache.get_and_touch('entry 1', 60)",
+        "cache.evict(tag='t')",
+        "cache.delete_prefix('entry 1')",
+        "cache.namespace('n').set('key', 1)",
+        "cache.namespace('n').clear()",
         "cache.clear()",
     ],
 )

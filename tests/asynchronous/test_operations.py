@@ -38,6 +38,12 @@ WRITES: dict[str, Callable[[Cache], Any]] = {
     "aset_many": lambda cache: cache.aset_many({"a": 1, "b": 2}),
     "aupdate": lambda cache: cache.aupdate(a=1),
     "adelete_many": lambda cache: cache.adelete_many(["entry 17", "entry 18"]),
+    "aset with keep_ttl": lambda cache: cache.aset("key", 2, keep_ttl=True, tags=["t"]),
+    "aget_and_touch": lambda cache: cache.aget_and_touch("entry 19", 60),
+    "aevict": lambda cache: cache.aevict(tag="t"),
+    "adelete_prefix": lambda cache: cache.adelete_prefix("entry 1"),
+    "aset in a namespace": lambda cache: cache.namespace("n").aset("key", 2),
+    "aclear of a namespace": lambda cache: cache.namespace("n").aclear(),
     "aclear": lambda cache: cache.aclear(),
     "aexpire": lambda cache: cache.aexpire(),
     "acheck": lambda cache: cache.acheck(),
@@ -61,6 +67,18 @@ def test_plain_operations_need_no_thread(run: Run, cache: Cache, in_threads: lis
         assert await cache.atouch("key", 60)
         assert await cache.ahas_key("key")
         assert await cache.asetdefault("key", 1) == 9
+        assert 59 < await cache.attl("key") <= 60
+        await cache.aset("key", 7, tags=["t"], keep_ttl=True)
+        assert 59 < await cache.attl("key") <= 60
+        assert await cache.aget_and_touch("key", ttl=None) == 7
+        assert await cache.aget_and_touch("missing", 60, "default") == "default"
+        assert await cache.adelete("key", version=1) is False
+        blog = cache.namespace("blog")
+        await blog.aset("key", 8)
+        assert (await blog.aget("key"), await cache.aget("key")) == (8, 7)
+        await cache.aevict(tag="t")
+        assert await cache.attl("key") is None
+        await cache.aset("key", 9)
         await cache.aset_many({"a": 1, "b": 2})
         assert await cache.aget_many(["a", "b", "c"]) == {"a": 1, "b": 2}
         assert await cache.adelete_many(iter(["a", "c"])) == 1
@@ -71,10 +89,14 @@ def test_plain_operations_need_no_thread(run: Run, cache: Cache, in_threads: lis
         assert await cache.apopitem() == ("job", 1)
         assert not in_threads
         await cache.aupdate({"a": 1}, b=2)
+        await blog.aclear()
+        assert await blog.aget("key") is None
+        assert await cache.adelete_prefix("a") == 1
         assert await cache.aclear() == 2
         assert await cache.aexpire() == 0
         assert (await cache.acheck()).is_sound
-        assert in_threads == ["update", "clear", "expire", "check"]
+        expected = ["update", "clear", "delete_prefix", "clear", "expire", "check"]
+        assert in_threads == expected
 
     run(main)
 

@@ -35,7 +35,7 @@ from tuckbox.results import Entry
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
-RUNS_ON = ("shared", "memory")
+RUNS_ON = ("shared", "memory", "remote")
 
 
 class Broken(Exception):

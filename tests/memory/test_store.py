@@ -29,6 +29,7 @@ from tuckbox.errors import (
     ValueTooLarge,
 )
 from tuckbox.memory import codec, keys, store
+from tuckbox.objects import Objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -343,7 +344,7 @@ VALUES = [
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_the_bytes_are_those_of_the_extension(tmp_path: Path, value: Any) -> None:
     """Each reads what the other wrote."""
-    kept, _ = codec.encode(value, "k", 1 << 20)
+    kept, _ = codec.encode(value, "k", b"k", codec.Rules(Objects(), b"id", 1 << 20))
     assert type(kept) is codec.Encoded
     key = keys.encode(("a", (1, b"c", -(2**70)), "\ud800"))
     with Cache(tmp_path / "cache.tuck", size="1 MiB") as cache:

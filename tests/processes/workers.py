@@ -104,3 +104,33 @@ def answer_with_an_object(cache: Cache) -> None:
     """Read and store objects that are no plain values."""
     assert cache["key"] == range(3)
     cache["reply"] = range(5)
+
+
+def clear(part: Any) -> None:
+    """Empty a namespace."""
+    part.clear()
+
+
+def found(part: Cache, keys: list[Any]) -> dict[Any, Any]:
+    """Return what there is of some keys."""
+    return part.get_many(keys)
+
+
+def evict(cache: Cache, tag: str, soft: bool) -> None:
+    """Evict a tag."""
+    cache.evict(tag=tag, soft=soft)
+
+
+def store_and_clear(cache: Cache, name: str, tag: str, turns: int) -> int:
+    """Store, then empty a namespace and evict a tag that others use as well. How often a value was
+    found that was stored before."""
+    part = cache.namespace(name)
+    mistakes = 0
+    key = os.getpid()
+    for turn in range(turns):
+        part[key] = turn
+        cache.set(key, turn, tags=[tag])
+        part.clear()
+        cache.evict(tag=tag)
+        mistakes += (key in part) + (key in cache)
+    return mistakes

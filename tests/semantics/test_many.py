@@ -12,7 +12,7 @@ from tuckbox.errors import InvalidTTL, KeyTooLong, KeyTypeError, ValueTooLarge, 
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
-RUNS_ON = ("shared", "memory")
+RUNS_ON = ("shared", "memory", "namespace", "remote")
 
 
 def test_get_many_returns_those_that_are_there(cache: Cache) -> None:
@@ -48,6 +48,7 @@ def test_delete_many_counts_those_that_were_there(cache: Cache) -> None:
     assert cache.delete_many([]) == 0
 
 
+@pytest.mark.whole_cache
 def test_nothing_is_stored_when_one_entry_is_refused_and_its_key_is_named(cache: Cache) -> None:
     cache["a"] = "before"
     refused = [

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tuckbox import Cache
 
-RUNS_ON = ("shared", "memory")
+RUNS_ON = ("shared", "memory", "namespace", "remote")
 
 
 def test_brackets(cache: Cache) -> None:
@@ -92,6 +92,7 @@ def test_a_walk_keeps_the_cache_open_in_memory(cache: Cache) -> None:
         next(walk)
 
 
+@pytest.mark.whole_cache
 def test_clear_removes_everything_and_counts(cache: Cache) -> None:
     cache.set_many({number: "x" * number for number in range(300)})
     assert cache.clear() == 300

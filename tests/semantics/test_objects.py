@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import collections
 import copy
 import dataclasses
 import enum
@@ -10,6 +12,7 @@ import multiprocessing
 import os
 import pathlib
 import pickle
+import sys
 import time
 from typing import Any, Callable, NamedTuple
 
@@ -17,7 +20,8 @@ import numpy as np
 import pytest
 
 from processes import workers
-from tuckbox import Cache, _engine, compression, register, registry
+from tuckbox import Cache, _engine, compression, memory, register, registry
+from tuckbox.contract import LEASE
 from tuckbox.errors import (
     EntryCorrupt,
     EntryRefused,
@@ -25,6 +29,10 @@ from tuckbox.errors import (
     ValueTooLarge,
     ValueTypeError,
 )
+from tuckbox.memory import codec
+from tuckbox.objects import Objects
+
+RUNS_ON = ("shared", "memory", "namespace")
 
 Opened = Callable[..., Cache]
 SECRET = "a secret for tests"
@@ -98,6 +106,14 @@ class Labelled:
         return Basket(*eval(content))
 
 
+def stored(cache: Any, value: Any) -> tuple[int, bytes]:
+    """The tag and the bytes of a value under the key "key"."""
+    if isinstance(cache, memory.Cache):
+        kept, _ = cache._encoded(cache._described(), "key", b"key", value)
+        return codec._item(kept)
+    return _engine._encoded(cache, value)
+
+
 MODES: dict[str, tuple[dict[str, Any], Any]] = {
     "registered": ({}, Point(1, [Point(2)])),
     "signed": ({"pickle": "signed", "secret": SECRET}, Basket(1, Point(2))),
@@ -135,12 +151,81 @@ def test_every_operation_takes_and_returns_objects(opened: Opened, path: str, mo
     assert other.get_many([*keys, "int"]) == {**dict.fromkeys(keys, value), "int": 1}
     assert {key for key, found in other.items() if found == value} == keys
     assert sum(found == value for found in other.values()) == len(keys)
+    assert dict(other) == {**dict.fromkeys(keys, value), "int": 1}
     assert other.setdefault("set", None) == value
+    assert other.get_and_touch("set", 60) == value
     assert other.incr("int") == 2
     assert other.pop("item") == value
     while other:
         key, found = other.popitem()
         assert found == (2 if key == "int" else value)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_loading_takes_and_returns_objects(opened: Opened, path: str, mode: str) -> None:
+    register(Point)
+    options, value = MODES[mode]
+    cache, other = opened(path, **options), opened(path, **options)
+    calls: list[str] = []
+
+    def make() -> Any:
+        calls.append("made")
+        return value
+
+    for one in (cache, other):
+        assert one.get_or_set("one", make, ttl=60, stale=60) == value
+        many = one.get_or_set_many(["a", "b"], lambda keys: dict.fromkeys(keys, make()))
+        assert many == {"a": value, "b": value}
+        made = one.memoize(name="made")(make)
+        assert made() == made.peek() == value
+    assert len(calls) == 3
+    assert made.refresh() == value
+    state, entry, token = cache._begin("one", True)
+    cache._abandon(token)
+    assert (state, entry.value) == (LEASE, value)
+    assert other["one"] == value
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_event_loops_take_and_return_objects(opened: Opened, path: str, mode: str) -> None:
+    register(Point)
+    options, value = MODES[mode]
+    cache = opened(path, **options)
+
+    async def operate() -> None:
+        await cache.aset("set", value)
+        assert await cache.aadd("add", value)
+        assert await cache.areplace("set", value)
+        await cache.aset_many({"many": value})
+        assert await cache.aget("set") == value
+        assert (await cache.aget_entry("set")).value == value
+        assert await cache.aget_many(["add", "many"]) == {"add": value, "many": value}
+        assert await cache.aget_or_set("made", lambda: value) == value
+        assert await cache.asetdefault("made", None) == value
+        assert await cache.apop("made") == value
+
+    asyncio.run(operate())
+    assert cache["many"] == value
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_namespaces_take_and_return_objects(opened: Opened, path: str, mode: str) -> None:
+    register(Point)
+    options, value = MODES[mode]
+    cache, other = opened(path, **options), opened(path, **options)
+    outer, inner = cache.namespace("outer"), cache.namespace("outer").namespace("inner")
+    for one in (cache, outer, inner):
+        one.set("key", value, tags=["tag"])
+        one["other"] = value
+    for one in (other, other.namespace("outer"), other.namespace("outer").namespace("inner")):
+        assert one["key"] == value
+        assert dict(one.items()) == {"key": value, "other": value}
+        assert list(one.scan(tag="tag")) == ["key"]
+        assert one.popitem()[1] == value
+    outer.clear()
+    assert "key" not in inner
+    inner["key"] = value
+    assert other.namespace("outer").namespace("inner")["key"] == value
 
 
 def registered_values() -> list[Any]:
@@ -170,7 +255,7 @@ def test_registered_types_come_back(cache: Cache) -> None:
         assert type(cache["key"]) is type(value)
 
 
-def test_models_come_back() -> None:
+def test_models_come_back(cache: Cache) -> None:
     pydantic = pytest.importorskip("pydantic")
 
     class Model(pydantic.BaseModel):
@@ -180,14 +265,13 @@ def test_models_come_back() -> None:
         model_config = pydantic.ConfigDict(extra="allow")
 
     register(Model)
-    with Cache() as cache:
-        value = Model(a=1, other="more")
-        value._hidden = 4
-        cache["key"] = [value]
-        (found,) = cache["key"]
-        assert found == value
-        assert found.model_fields_set == {"a", "other"}
-        assert found._hidden == 4
+    value = Model(a=1, other="more")
+    value._hidden = 4
+    cache["key"] = [value]
+    (found,) = cache["key"]
+    assert found == value
+    assert found.model_fields_set == {"a", "other"}
+    assert found._hidden == 4
 
 
 ARRAYS = [
@@ -213,6 +297,13 @@ def test_arrays_come_back_and_can_be_changed(cache: Cache, array: Any) -> None:
     found[...] = found
 
 
+def test_an_array_is_a_view_of_what_was_read(cache: Cache) -> None:
+    """So a read copies the elements once."""
+    register(np.ndarray)
+    cache["key"] = np.arange(1000.0)
+    assert type(cache["key"].base) is bytearray
+
+
 SCALARS = [np.float64(1.5), np.int8(3), np.str_("x"), np.str_(""), np.bytes_(b""), np.bool_(True)]
 SCALARS += [np.datetime64("2020-01-01"), np.timedelta64(3, "s"), np.complex64(1j)]
 
@@ -225,10 +316,15 @@ def test_scalars_keep_their_type_if_it_is_registered(cache: Cache, scalar: Any) 
     assert type(cache["key"][0]) is type(scalar)
 
 
-def test_arrays_of_objects_are_refused_in_both_directions(cache: Cache) -> None:
+def test_arrays_of_objects_are_refused(cache: Cache) -> None:
     register(np.ndarray)
     with pytest.raises(ValueTypeError, match=r"key 'key': value\[0\]: an array with dtype object"):
         cache["key"] = [np.array([object()])]
+
+
+@pytest.mark.shared_file
+def test_a_forged_array_is_an_unreadable_entry(cache: Cache) -> None:
+    register(np.ndarray)
     cache["key"] = np.zeros(1)
     tag, content = _engine._encoded(cache, np.zeros(1))
     for forged in (b"|O8", b"<f4", b"<f9"):
@@ -237,12 +333,17 @@ def test_arrays_of_objects_are_refused_in_both_directions(cache: Cache) -> None:
             cache.get("key")
 
 
-def test_tables_come_back(cache: Cache) -> None:
+def registered_frame() -> Any:
     pa, pd = pytest.importorskip("pyarrow"), pytest.importorskip("pandas")
     for kind in (pd.DataFrame, pd.Series, pa.Table, pa.RecordBatch):
         register(kind)
     moments = pd.to_datetime(["2020-01-01", "2021-01-01"])
-    frame = pd.DataFrame({"a": [1, 2], "b": ["x", None], "c": moments}, index=[5, 6])
+    return pd.DataFrame({"a": [1, 2], "b": ["x", None], "c": moments}, index=[5, 6])
+
+
+def test_tables_come_back(cache: Cache) -> None:
+    pa, pd = pytest.importorskip("pyarrow"), pytest.importorskip("pandas")
+    frame = registered_frame()
     cache["frame"] = frame
     pd.testing.assert_frame_equal(cache["frame"], frame)
     found = cache["frame"]
@@ -255,7 +356,11 @@ def test_tables_come_back(cache: Cache) -> None:
         assert cache["table"].equals(table)
     with pytest.raises(ValueTypeError, match="Arrow cannot hold"):
         cache["frame"] = pd.DataFrame({"a": [object()]})
-    tag, content = _engine._encoded(cache, frame)
+
+
+@pytest.mark.shared_file
+def test_a_damaged_table_is_a_table_or_an_unreadable_entry(cache: Cache) -> None:
+    tag, content = _engine._encoded(cache, registered_frame())
     for place in range(0, len(content), 7):
         forged = bytearray(content)
         forged[place] ^= 0xFF
@@ -272,7 +377,7 @@ def test_own_functions_and_a_stable_name(cache: Cache) -> None:
     )
     cache["key"] = [1 + 2j]
     assert cache["key"] == [1 + 2j]
-    assert b"\x01z" in _engine._encoded(cache, 1 + 2j)[1]
+    assert b"\x01z" in stored(cache, 1 + 2j)[1]
 
 
 def test_fields_may_be_added_and_removed(cache: Cache) -> None:
@@ -288,6 +393,70 @@ def test_fields_may_be_added_and_removed(cache: Cache) -> None:
     assert cache["key"] == new(1, 7, [])
     register(dataclasses.make_dataclass("Old", [("a", int), ("e", int)]), name="record")
     with pytest.raises(EntryRefused, match=r"without the field 'e'.*default"):
+        cache.get("key")
+
+
+def dataclass_of(**fields: Any) -> Any:
+    given = [
+        (name, Any) if value is ... else (name, Any, dataclasses.field(default=value))
+        for name, value in fields.items()
+    ]
+    return dataclasses.make_dataclass("Record", given)
+
+
+def named_tuple_of(**fields: Any) -> Any:
+    defaults = [value for value in fields.values() if value is not ...]
+    return collections.namedtuple("Record", fields, defaults=defaults)
+
+
+def attrs_of(**fields: Any) -> Any:
+    attrs = pytest.importorskip("attrs")
+    return attrs.make_class(
+        "Record",
+        {
+            name: attrs.field(**({} if value is ... else {"default": value}))
+            for name, value in fields.items()
+        },
+    )
+
+
+def struct_of(**fields: Any) -> Any:
+    msgspec = pytest.importorskip("msgspec")
+    return msgspec.defstruct(
+        "Record",
+        [(name, Any) if value is ... else (name, Any, value) for name, value in fields.items()],
+        module=__name__,
+    )
+
+
+def model_of(**fields: Any) -> Any:
+    pydantic = pytest.importorskip("pydantic")
+    return pydantic.create_model("Record", **{name: (Any, value) for name, value in fields.items()})
+
+
+@pytest.mark.parametrize("kind", [dataclass_of, named_tuple_of, attrs_of, struct_of, model_of])
+def test_fields_change_in_every_kind_of_class(cache: Cache, kind: Any) -> None:
+    old, wider, narrower = kind(a=..., b=...), kind(a=..., b=..., c=7), kind(b=...)
+    register(old, name="record")
+    cache["key"] = old(a=1, b=2)
+    registry.by_name.clear()
+    register(wider, name="record")
+    assert cache["key"] == wider(a=1, b=2, c=7)
+    registry.by_name.clear()
+    register(narrower, name="record")
+    assert cache["key"] == narrower(b=2)
+    registry.by_name.clear()
+    register(kind(a=..., b=..., needed=...), name="record")
+    with pytest.raises(EntryCorrupt, match="key 'key': .*needed"):
+        cache.get("key")
+
+
+def test_a_member_that_an_enum_no_longer_has(cache: Cache) -> None:
+    register(enum.Enum("Colour", {"RED": 1, "BLUE": 2}), name="colour")
+    cache["key"] = next(kind for kind in registry.by_type if kind.__name__ == "Colour").BLUE
+    registry.by_name.clear()
+    register(enum.Enum("Colour", {"RED": 1}), name="colour")
+    with pytest.raises(EntryRefused, match=r"key 'key': .*no member 'BLUE'"):
         cache.get("key")
 
 
@@ -359,6 +528,44 @@ def test_pickled_values_keep_their_exact_type(opened: Opened, path: str) -> None
         assert opened(path)["plain"] == {"a": (1, "b")}
 
 
+def test_a_registered_type_comes_before_pickle(opened: Opened, path: str) -> None:
+    register(Point)
+    cache, plain = opened(path, pickle="signed", secret=SECRET), opened(path)
+    for value in (Point(1), [Point(1)], {Point(1): (Point(2), "x")}):
+        cache["key"] = value
+        assert plain["key"] == value
+    # One object that only pickle can store, and all of it is pickled.
+    cache["key"] = [Point(1), Basket(1)]
+    assert cache["key"] == [Point(1), Basket(1)]
+    with pytest.raises(EntryRefused, match=r"key 'key': .*pickle=\"never\".*pickle=\"signed\""):
+        plain.get("key")
+
+
+def test_what_cannot_be_pickled_changes_nothing(opened: Opened, path: str) -> None:
+    cache = opened(path, pickle="private")
+    cache["key"] = "old"
+    with pytest.raises((pickle.PicklingError, AttributeError, TypeError)):
+        cache["key"] = [lambda: 1]
+    assert cache["key"] == "old"
+
+
+@pytest.mark.parametrize(
+    "options", [{"codec": Json()}, {"pickle": "private"}], ids=["codec", "pickle"]
+)
+def test_an_unreadable_entry_leaves_no_lease(
+    opened: Opened, path: str, options: dict[str, Any]
+) -> None:
+    opened(path, **options)["key"] = [1] if "codec" in options else Basket(1)
+    cache = opened(path)
+    with pytest.raises(EntryRefused, match="key 'key'"):
+        cache.get_or_set("key", lambda: "made")
+    with pytest.raises(EntryRefused, match="key 'key'"):
+        cache._begin("key", True)
+    assert cache._wait_made("key", 0)
+    assert cache.delete("key")
+    assert cache.get_or_set("key", lambda: "made") == "made"
+
+
 @pytest.fixture
 def mark(tmp_path: pathlib.Path) -> pathlib.Path:
     """What is there as soon as an evil pickle was read."""
@@ -385,6 +592,7 @@ def reads(cache: Cache, key: str) -> list[Callable[[], Any]]:
     ]
 
 
+@pytest.mark.shared_file
 @pytest.mark.parametrize("mode", ["never", "signed", "private"])
 def test_forged_entries_run_no_code(
     opened: Opened, path: str, mark: pathlib.Path, mode: str
@@ -408,6 +616,7 @@ def test_forged_entries_run_no_code(
             assert not mark.exists()
 
 
+@pytest.mark.shared_file
 def test_a_signature_is_good_for_one_entry_of_one_cache(
     opened: Opened, path: str, tmp_path: pathlib.Path
 ) -> None:
@@ -430,6 +639,102 @@ def test_a_signature_is_good_for_one_entry_of_one_cache(
         other.get("key")
 
 
+class Raw(NamedTuple):
+    """The code and the bytes of an entry."""
+
+    code: int
+    content: bytes
+
+
+class Bytes(Objects):
+    """Returns the bytes of entries, and stores any."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.takes = 2
+
+    def encode(self, value: Any, key: bytes, cache_id: bytes) -> Any:
+        return tuple(value)
+
+    def decode(self, code: int, content: bytes, key: bytes, cache_id: bytes) -> Raw:
+        return Raw(code, content)
+
+
+class Attacker(Cache):
+    """Can write to the file, and has no secret."""
+
+    _objects_class = Bytes
+
+
+@pytest.mark.shared_file
+def test_signed_objects_cannot_be_swapped(
+    opened: Opened, path: str, tmp_path: pathlib.Path
+) -> None:
+    """Between keys, namespaces, eras and caches."""
+    options = {"pickle": "signed", "secret": SECRET}
+    paths = [path, str(tmp_path / "other.tuck")]
+    parts: list[tuple[str, ...]] = [(), ("n",), ("n", "m"), ("m",), ("n", "m", "n")]
+
+    def all_places(caches: list[Cache]) -> list[tuple[Cache, Any]]:
+        spaces = []
+        for cache in caches:
+            for names in parts:
+                space = cache
+                for name in names:
+                    space = space.namespace(name)
+                spaces.append(space)
+        return [(space, key) for space in spaces for key in ("key", b"key", ("key",), "key2")]
+
+    places = all_places([opened(one, **options) for one in paths])
+    attackers = [Attacker(one) for one in paths]
+    raw_places = all_places(attackers)
+    for number, (space, key) in enumerate(places):
+        space[key] = Basket(number)
+    genuine = [space[key] for space, key in raw_places]
+    assert {raw.code for raw in genuine} == {23}
+    refused = 0
+    for number, (space, key) in enumerate(places):
+        raw_space, raw_key = raw_places[number]
+        for other, raw in enumerate(genuine):
+            raw_space[raw_key] = raw
+            if other == number:
+                assert space[key] == Basket(number)
+                continue
+            with pytest.raises(EntryRefused, match="not signed for this entry"):
+                space.get(key)
+            refused += 1
+    assert refused == len(places) * (len(places) - 1)
+    space, raw_space = places[4][0], raw_places[4][0]
+    space.clear()
+    raw_space["key"] = genuine[4]
+    with pytest.raises(EntryRefused):
+        space.get("key")
+    for attacker in attackers:
+        attacker.close()
+
+
+@pytest.mark.shared_file
+def test_nothing_named_in_the_file_is_imported(
+    opened: Opened, path: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hostile_module.py").write_text("Thing = encode = decode = dict\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    cache, attacker = opened(path, codec=Json()), Attacker(path)
+    names = [b"hostile_module", b"hostile_module.Thing", b"hostile_module:Thing"]
+    for name in names:
+        state = bytes([len(name)]) + name
+        pickled = b"chostile_module\nThing\n)R."
+        for code in (21, 22, 23, 24, 25):
+            for content in (state + b"\xc0", state, pickled):
+                attacker["key"] = Raw(code, content)
+                with pytest.raises(EntryCorrupt):
+                    cache.get("key")
+    attacker.close()
+    assert set(sys.modules) == before
+
+
+@pytest.mark.shared_file
 def test_a_file_replaced_during_a_write_gets_readable_entries(opened: Opened, path: str) -> None:
     cache = opened(path, pickle="signed", secret=SECRET)
     for write in (
@@ -475,12 +780,18 @@ def test_secrets_rotate(opened: Opened, path: str) -> None:
         {"compress": 100, "compressor": "zip"},
     ],
 )
-def test_wrong_options_create_no_file(path: str, options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArgument):
+def test_wrong_options_create_no_cache(path: str, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument) as shared:
         Cache(path, **options)
     assert not os.path.exists(path)
+    with pytest.raises(InvalidArgument) as in_memory:
+        memory.Cache("wrong-options", **options)
+    assert "wrong-options" not in memory.cache._named
+    if "group" not in options:
+        assert str(in_memory.value) == str(shared.value)
 
 
+@pytest.mark.shared_file
 def test_a_private_pickle_needs_a_private_file(opened: Opened, path: str) -> None:
     opened(path).close()
     for mode in (0o620, 0o602):
@@ -506,6 +817,7 @@ def test_a_private_pickle_needs_a_file_of_this_user(tmp_path: pathlib.Path) -> N
 # Handles.
 
 
+@pytest.mark.shared_file
 def test_a_handle_goes_to_child_processes_with_its_secret(opened: Opened, path: str) -> None:
     cache = opened(path, pickle="signed", secret=SECRET)
     cache["key"] = range(3)
@@ -564,6 +876,7 @@ def test_a_codec_gets_all_but_ints_and_registered_types(opened: Opened, path: st
     assert cache["key"] == Point(1)
 
 
+@pytest.mark.shared_file
 def test_a_codec_that_fails_to_decode_is_an_unreadable_entry(opened: Opened, path: str) -> None:
     cache = opened(path, codec=Json())
     _engine._plant(cache, b"key", 24, b"\x04json{")
@@ -580,16 +893,24 @@ def test_compressed_values_are_smaller_and_readable_everywhere(
 ) -> None:
     cache = opened(path, compress="1 kB", compressor=compressor)
     value = {"rows": [{"name": "a name", "number": number % 7} for number in range(2000)]}
-    assert (
-        len(_engine._encoded(cache, value)[1]) < len(_engine._encoded(opened(path), value)[1]) / 4
-    )
-    for stored in (value, "x" * 5000, b"y" * 5000, os.urandom(5000), "short"):
-        cache["key"] = stored
-        assert opened(path)["key"] == stored
+    assert len(stored(cache, value)[1]) < len(stored(opened(path), value)[1]) / 4
+    for one in (
+        value,
+        "x" * 5000,
+        "\udcff" * 5000,
+        b"y" * 5000,
+        os.urandom(5000),
+        "short",
+        2**9999,
+    ):
+        cache["key"] = one
+        assert opened(path)["key"] == one
+        assert type(cache["key"]) is type(one)
     with pytest.raises(ValueTooLarge):
         cache["key"] = bytes(cache.size)
 
 
+@pytest.mark.shared_file
 @pytest.mark.parametrize("library", ["backports.zstd", "zstandard", "lz4"])
 def test_a_decompression_bomb_is_refused(
     opened: Opened, path: str, library: str, monkeypatch: pytest.MonkeyPatch

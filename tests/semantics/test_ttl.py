@@ -15,7 +15,7 @@ from tuckbox.errors import InvalidTTL
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
-RUNS_ON = ("shared", "memory")
+RUNS_ON = ("shared", "memory", "namespace", "remote")
 
 HOUR = 3600
 

@@ -28,7 +28,7 @@ from tuckbox.errors import ValueTooLarge, ValueTypeError
 if TYPE_CHECKING:
     from tuckbox import Cache
 
-RUNS_ON = ("shared", "memory")
+RUNS_ON = ("shared", "memory", "remote")
 
 BERLIN = ZoneInfo("Europe/Berlin")
 KOLKATA = timezone(timedelta(hours=5, minutes=30), "IST")

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from typing import Any, ClassVar, Literal, Optional, SupportsIndex, Union, cast
 
 from tuckbox.advice import explains_names
 from tuckbox.choices import AfterPowerCut, Favour
+from tuckbox.compression import Algorithm
 from tuckbox.errors import (
     CacheClosed,
     CacheLost,
@@ -28,8 +29,10 @@ from tuckbox.memoize import Memoizing
 from tuckbox.memory.core import Core
 from tuckbox.memory.store import Store
 from tuckbox.namespaces import Namespace
+from tuckbox.objects import Codec, Objects, Pickle
 from tuckbox.organising import Organising
 from tuckbox.places import name_of
+from tuckbox.signing import SecretArgument
 from tuckbox.sizes import parse_size
 from tuckbox.surface import Surface
 
@@ -77,6 +80,11 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
         lock_timeout: float = 1.0,
         read_only: bool = False,
         group: Union[str, int, None] = None,
+        pickle: Pickle = "never",
+        secret: Optional[SecretArgument] = None,
+        codec: Union[Codec, Iterable[Codec], None] = None,
+        compress: Union[float, str, SupportsIndex, None] = None,
+        compressor: Algorithm = "zstd",
     ) -> None:
         """Open the cache with a name, or create one.
 
@@ -91,6 +99,11 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
             lock_timeout: Has no effect.
             read_only: If true, only read operations are allowed. The cache must exist.
             group: Raises InvalidGroup, for other users cannot share the cache.
+            pickle: As for `tuckbox.Cache`.
+            secret: As for `tuckbox.Cache`.
+            codec: As for `tuckbox.Cache`.
+            compress: As for `tuckbox.Cache`.
+            compressor: As for `tuckbox.Cache`.
 
         Raises:
             NoSharedFiles: ``path`` is a path.
@@ -112,6 +125,9 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
             raise InvalidArgument("read_only needs a name: a cache without one is new and empty")
         if group is not None:
             raise InvalidGroup("group needs the path of a file: this cache is in one process")
+        objects = Objects(
+            pickle=pickle, secret=secret, codec=codec, compress=compress, compressor=compressor
+        )
         self._name = name if self._store is None else self._name
         with _opening:
             store = None if name is None else _named.get(name)
@@ -127,6 +143,7 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
                 lock_timeout_s=checked_lock_timeout(lock_timeout),
                 read_only=read_only,
                 exact=self._exact,
+                objects=objects,
             )
             store = self._described()
             if name is None:
@@ -182,19 +199,20 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
 
         Raises:
             CacheClosed: The cache is closed.
+            TypeError: The handle has a secret, and the pickle is not for a child process.
         """
         self._described()
         if self.closed:
             raise CacheClosed(f"{self!r} cannot be pickled or copied; open it again first")
         limits = (self.size, self.max_entries, self.lock_timeout)
-        choices = (self.read_only, self.favour, self.after_power_cut)
+        choices = (self.read_only, self.favour, self.after_power_cut, self._objects)
         state = {name: value for name, value in vars(self).items() if name not in _OWN}
         return _reopen, (type(self), self._name, self.id, *limits, *choices), state or None
 
 
 _OWN = frozenset(
     ("_store", "_is_open", "_name", "_favour", "_after_power_cut", "_lock_timeout_s", "_read_only",
-     "_is_exact")
+     "_is_exact", "_objects")
 )  # fmt: skip
 """The attributes of a handle that `__init__` sets."""
 
@@ -215,6 +233,7 @@ def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
     read_only: bool,
     favour: Favour,
     after_power_cut: AfterPowerCut,
+    objects: Objects,
 ) -> Cache:
     cache = kind.__new__(kind)
     with _opening:
@@ -237,6 +256,7 @@ def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
             lock_timeout_s=lock_timeout_s,
             read_only=read_only,
             exact=kind._exact,
+            objects=objects,
         )
     return cache
 

@@ -1,8 +1,8 @@
 """Values as a store in memory keeps them, so that nobody can change a stored value.
 
 An immutable value is kept as it is. A container or bytearray is kept as the bytes that
-``crates/python/src/codec/mod.rs`` specifies, and each read builds a new object. Accepts and refuses
-what the extension does. Must not know stores.
+``crates/python/src/codec/mod.rs`` specifies, and each read builds a new object. So is what
+`tuckbox.objects` encodes. Accepts and refuses what the extension does. Must not know stores.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 import sys
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 from uuid import UUID, SafeUUID
 from zoneinfo import ZoneInfo
 
@@ -19,12 +19,16 @@ from tuckbox.errors import ValueTooLarge, ValueTypeError
 from tuckbox.memory.keys import int_bytes, take_length, varint
 from tuckbox.memory.messages import object_name, type_name, value_advice
 from tuckbox.memory.numbers import INT_MAX, INT_MIN, plain
+from tuckbox.objects import Objects
 
-__all__ = ["Encoded", "Kept", "decode", "encode"]
+__all__ = ["Encoded", "Kept", "Rules", "decode", "encode", "from_bytes", "to_bytes"]
 
 _BYTES, _NONE, _FALSE, _TRUE, _INT, _BIG_INT, _FLOAT, _STR, _STR_SURROGATES, _BYTEARRAY = range(10)
 _LIST, _TUPLE, _DICT, _SET, _FROZENSET = range(10, 15)
-_DATETIME, _DATE, _TIME, _TIMEDELTA, _DECIMAL, _UUID = range(15, 21)
+_DATETIME, _DATE, _TIME, _TIMEDELTA, _DECIMAL, _UUID, _REGISTERED = range(15, 22)
+# 22 to 24 are those of `tuckbox.objects`.
+_PICKLED = 22
+_COMPRESSED = 25
 _SHORT_STR = 0x80
 _SMALL_INT = 0xC0
 _ZONE_NONE, _ZONE_OFFSET, _ZONE_NAMED_OFFSET, _ZONE_KEY = range(4)
@@ -40,7 +44,7 @@ _FLOAT_PARTS = struct.Struct("<d")
 
 
 class Encoded(bytes):
-    """The bytes of a container or bytearray."""
+    """The bytes of what is not immutable, or was encoded by `Objects`. The first is the code."""
 
     __slots__ = ()
 
@@ -49,59 +53,159 @@ Kept = object
 """What a store keeps of a value: an immutable object, or `Encoded`."""
 
 
-def encode(value: Any, key: Any, bytes_max: int, *, is_exact: bool = False) -> tuple[Kept, int]:
+class Rules(NamedTuple):
+    """How a handle stores values in a cache."""
+
+    objects: Objects
+    """What encodes those that are not plain."""
+    cache_id: bytes
+    """The id of the cache, for signatures."""
+    bytes_max: int
+    """The maximum length of a value."""
+    is_exact: bool = False
+    """Whether to refuse numbers of other libraries."""
+
+
+def encode(value: Any, key: Any, encoded_key: bytes, rules: Rules) -> tuple[Kept, int]:
     """Return what to keep of a value, and its length in bytes.
 
     Args:
         value: The value.
         key: Its key, for messages.
-        bytes_max: The maximum length.
-        is_exact: Whether to refuse numbers of other libraries.
+        encoded_key: The bytes of the key, for signatures.
+        rules: How to store it.
 
     Raises:
         ValueTypeError: The value is, or contains, an object that cannot be stored.
-        ValueTooLarge: It is longer than ``bytes_max``.
+        ValueTooLarge: It is too long.
+        Exception: Raised by a registered function, by pickling or by the codec.
     """
-    kind = type(value)
-    if kind is str:
-        len_bytes = len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
-    elif kind is bytes:
-        len_bytes = len(value)
-    else:
-        try:
-            return _encode_other(value, bytes_max, is_exact=is_exact)
-        except _Refusal as refusal:
-            raise refusal.raised(key, bytes_max) from None
-    if len_bytes > bytes_max:
+    try:
+        kept, len_bytes = _whole(value, encoded_key, rules)
+    except _Refusal as refusal:
+        raised = refusal.raised(key, rules.bytes_max)
+        raise raised from raised.__cause__
+    if len_bytes > rules.bytes_max:
         raise ValueTooLarge(
             f"key {object_name(key)}: value is {len_bytes} bytes long, and the limit of this cache "
-            f"is {bytes_max} bytes; resize the cache, or store less"
+            f"is {rules.bytes_max} bytes; resize the cache, or store less"
         )
-    return value, len_bytes
+    return kept, len_bytes
 
 
-def _encode_other(value: Any, bytes_max: int, *, is_exact: bool) -> tuple[Kept, int]:
+def _whole(value: Any, encoded_key: bytes, rules: Rules) -> tuple[Kept, int]:
+    """Encode a value in the order of `tuckbox.objects`, and compress it."""
+    objects = rules.objects
+    if type(value) is int and INT_MIN <= value <= INT_MAX:
+        return value, _len_bytes(value)
+    content = None
+    if objects.takes == _EVERYTHING and type(value) not in objects.by_type:
+        content = objects.encode(value, encoded_key, rules.cache_id)
+    if content is None:
+        try:
+            kept = _plain(value, rules)
+        except _Refusal as refusal:
+            if objects.takes == _NOT_PLAIN and refusal.is_of_a_type:
+                content = objects.encode(value, encoded_key, rules.cache_id)
+            if content is None:
+                raise
+    if content is not None:
+        kept = Encoded(bytes((content[0],)) + content[1])
+    if objects.compress_min_bytes is not None:
+        kept = _compressed(kept, objects, rules.bytes_max)
+    return kept, _len_bytes(kept)
+
+
+_NOT_PLAIN, _EVERYTHING = 1, 2
+"""See ``Objects.takes``."""
+
+
+def _plain(value: Any, rules: Rules) -> Kept:
+    """Return what to keep of a value of plain and registered types."""
     if type(value) in _IMMUTABLE:
         if isinstance(value, (datetime, time)) and value.tzinfo is not None:
             _zone_bytes(value.tzinfo)
         kept = value
     else:
-        encoder = _Encoder(bytes_max, is_exact=is_exact)
-        known = None if type(value) in _CODES else encoder.plain(value)
-        if known is None:
+        encoder = _Encoder(rules)
+        kept = None
+        if type(value) not in _CODES and type(value) not in rules.objects.by_type:
+            kept = encoder.plain(value)
+        if kept is None:
             encoder.put(value)
             kept = Encoded(encoder.out)
-        else:
-            kept = known
-    len_bytes = len(kept) if isinstance(kept, (Encoded, bytes)) else sys.getsizeof(kept)
-    if len_bytes > bytes_max:
+    if type(kept) not in {str, bytes} and _len_bytes(kept) > rules.bytes_max:
         raise _Refusal(_TOO_LONG)
-    return kept, len_bytes
+    return kept
+
+
+def _compressed(kept: Kept, objects: Objects, bytes_max: int) -> Kept:
+    if type(kept) is int and INT_MIN <= kept <= INT_MAX:
+        return kept
+    tag, raw = _item(kept)
+    if not (objects.compress_min_bytes or 0) <= len(raw) <= bytes_max:
+        return kept
+    compressed = objects.compress(raw)
+    if compressed is None:
+        return kept
+    number, content = compressed
+    return Encoded(bytes((_COMPRESSED, number, tag)) + varint(len(raw)) + content)
+
+
+def _item(kept: Kept) -> tuple[int, bytes]:
+    """Return the code and the bytes that the extension stores."""
+    if type(kept) is bytes:
+        return _BYTES, kept
+    if type(kept) is str and _is_utf8(kept):
+        return _STR, kept.encode()
+    if not isinstance(kept, Encoded):
+        encoder = _Encoder(_ALL)
+        encoder.put(kept)
+        kept = Encoded(encoder.out)
+    return kept[0], kept[1:]
+
+
+def to_bytes(kept: Kept) -> bytes:
+    """Return what is kept of a value as the bytes that stand for it elsewhere: code and content."""
+    code, content = _item(kept)
+    return bytes((code,)) + content
+
+
+def from_bytes(stored: bytes) -> Kept:
+    """Return what `to_bytes` made bytes of. Damaged ones raise errors in `decode`, not here."""
+    code = stored[0] if stored else -1
+    try:
+        if code == _BYTES:
+            return stored[1:]
+        if code == _STR:
+            return stored[1:].decode()
+        if code == _INT or code >= _SMALL_INT:  # As an int, which `incr` can change.
+            return _Decoder(stored, _ALL.objects).item()
+    except (IndexError, ValueError):
+        pass
+    return Encoded(stored)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _len_bytes(kept: Any) -> int:
+    if type(kept) is str:
+        return len(kept) if kept.isascii() else len(kept.encode("utf-8", "surrogatepass"))
+    return len(kept) if isinstance(kept, bytes) else sys.getsizeof(kept)
+
+
+_ALL = Rules(Objects(), b"", sys.maxsize)
 
 
 def _is_storable(value: Any) -> bool:
     try:
-        _encode_other(value, sys.maxsize, is_exact=False)
+        _plain(value, _ALL)
     except _Refusal:
         return False
     return True
@@ -110,15 +214,27 @@ def _is_storable(value: Any) -> bool:
 class _Refusal(Exception):  # noqa: N818 - Converted before anybody sees it.
     """Why a value cannot be stored, and where in the value, from the inside outwards."""
 
-    def __init__(self, why: Optional[str], thing: object = None) -> None:
+    def __init__(
+        self,
+        why: Optional[str],
+        thing: object = None,
+        raised_by: Optional[ValueTypeError] = None,
+    ) -> None:
         """``why`` follows the place in the message.
 
-        It is None if the type of ``thing`` is the reason, and _TOO_LONG if the length is.
+        It is None if the type of ``thing`` is the reason, or what a registered function raised;
+        and _TOO_LONG if the length is.
         """
         super().__init__(why)
         self.why = why
         self.thing = thing
+        self.raised_by = raised_by
         self.place: list[str] = []
+
+    @property
+    def is_of_a_type(self) -> bool:
+        """Whether the value is refused because of what it is, so that pickling may store it."""
+        return self.why is not _TOO_LONG and self.raised_by is None
 
     def raised(self, key: Any, bytes_max: int) -> Exception:
         entry = f"key {object_name(key)}: "
@@ -130,6 +246,10 @@ class _Refusal(Exception):  # noqa: N818 - Converted before anybody sees it.
         place = "value" + "".join(reversed(self.place))
         if len(place) > _PLACE_LENGTH_MAX:
             place = f"{place[:_PLACE_LENGTH_MAX]}..."
+        if self.raised_by is not None:
+            named = ValueTypeError(f"{entry}{place}: {self.raised_by}")
+            named.__cause__ = self.raised_by.__cause__
+            return named
         # Not before: advice about an enum encodes its value, which may contain the member.
         why = self.why or f"is of type {value_advice(self.thing, _is_storable)}"
         return ValueTypeError(f"{entry}{place} {why}")
@@ -138,19 +258,27 @@ class _Refusal(Exception):  # noqa: N818 - Converted before anybody sees it.
 class _Encoder:
     """Appends items to ``out``."""
 
-    def __init__(self, bytes_max: int, *, is_exact: bool) -> None:
+    def __init__(self, rules: Rules) -> None:
         self.out = bytearray()
-        self.bytes_max = bytes_max
-        self.is_exact = is_exact
+        self.bytes_max = rules.bytes_max
+        self.is_exact = rules.is_exact or rules.objects.takes != 0
+        self.by_type = rules.objects.by_type
         self.around: list[Any] = []
         """The containers around the item."""
         self.members_around = 0
         """In how many dict keys and set members the item is nested."""
+        self.is_state = False
+        """Whether it is in the state of a registered object, which may have memoryviews."""
 
     def put(self, value: Any) -> None:
         method = _CODES.get(type(value))
         if method is not None:
             method(self, value)
+        elif type(value) in self.by_type:
+            self.put_object(value)
+        elif self.is_state and type(value) is memoryview:
+            # A bytearray, so that what is made of it can be changed.
+            self.put_bytearray(bytearray(value))
         elif (known := self.plain(value)) is not None:
             self.put(known)
         else:
@@ -217,6 +345,11 @@ class _Encoder:
             raise _Refusal(_TOO_LONG)
 
     def enter(self, container: Any, code: int, count: int) -> None:
+        self.descend(container)
+        self.out.append(code)
+        self.out += varint(count)
+
+    def descend(self, container: Any) -> None:
         if len(self.around) == _DEPTH_MAX:
             # A cycle always reaches the maximum depth, so it is enough to look for one here.
             if any(other is container for other in self.around):
@@ -226,12 +359,23 @@ class _Encoder:
                 )
             raise _Refusal(f"is nested more than {_DEPTH_MAX} containers deep; flatten the value")
         self.around.append(container)
-        self.out.append(code)
-        self.out += varint(count)
 
     def leave(self) -> None:
         self.around.pop()
         self.check_length()
+
+    def put_object(self, thing: Any) -> None:
+        name, state_of = self.by_type[type(thing)]
+        try:
+            state = state_of(thing)
+        except ValueTypeError as error:
+            raise _Refusal(None, raised_by=error) from None
+        self.descend(thing)
+        self.put_leaf(_REGISTERED, name.encode())
+        was_state, self.is_state = self.is_state, True
+        self.put(state)
+        self.is_state = was_state
+        self.leave()
 
     def put_sequence(self, container: Union[list[Any], tuple[Any, ...]]) -> None:
         # A copy, because another thread may change the list meanwhile.
@@ -361,20 +505,41 @@ def _text_bytes(text: str) -> bytes:
     return varint(len(content)) + content
 
 
-def decode(kept: Kept) -> Any:
-    """Return the value of which this is kept. A container is a new object each time."""
+def decode(kept: Kept, encoded_key: bytes, objects: Objects, cache_id: bytes) -> Any:
+    """Return the value of which this is kept. A container is a new object each time.
+
+    Args:
+        kept: What `encode` returned.
+        encoded_key: The bytes of the key.
+        objects: What decodes values that are not plain.
+        cache_id: The id of the cache.
+
+    Raises:
+        EntryCorrupt: The value is not plain, and cannot be decoded.
+        Exception: Raised by unpickling.
+    """
     if type(kept) is not Encoded:
         return kept
-    return _Decoder(kept).item()
+    code = kept[0]
+    if code < _PICKLED:
+        return _Decoder(kept, objects).item()
+    if code != _COMPRESSED:
+        return objects.decode(code, kept[1:], encoded_key, cache_id)
+    length, place = take_length(kept, 3)
+    raw = objects.decompress(kept[1], kept[place:], length)
+    if kept[2] in {_BYTES, _STR}:
+        return raw if kept[2] == _BYTES else raw.decode()
+    return decode(Encoded(kept[2:3] + raw), encoded_key, objects, cache_id)
 
 
 class _Decoder:
     """Takes items from the bytes of `Encoded`, which nobody else wrote."""
 
-    __slots__ = ("data", "place")
+    __slots__ = ("data", "objects", "place")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, objects: Objects) -> None:
         self.data = data
+        self.objects = objects
         self.place = 0
 
     def item(self) -> Any:
@@ -447,6 +612,13 @@ class _Decoder:
     def take_uuid(self) -> UUID:
         return UUID(bytes=self.take(16), is_safe=_SAFE[self.take(1)[0]])
 
+    def take_object(self) -> Any:
+        name = self.take_content().decode()
+        make = self.objects.by_name.get(name)
+        if make is None:
+            raise self.objects.unregistered(name)
+        return make(self.item())
+
 
 _TAKERS: dict[int, Callable[[_Decoder], Any]] = {
     _BYTES: _Decoder.take_content,
@@ -470,4 +642,5 @@ _TAKERS: dict[int, Callable[[_Decoder], Any]] = {
     _TIMEDELTA: _Decoder.take_timedelta,
     _DECIMAL: lambda decoder: Decimal(decoder.take_content().decode()),
     _UUID: _Decoder.take_uuid,
+    _REGISTERED: _Decoder.take_object,
 }

@@ -17,6 +17,7 @@ from tuckbox.contract import BUSY, FOUND, LEASE, Begun, Token, Ttl
 from tuckbox.errors import (
     CacheClosed,
     CacheReadOnly,
+    EntryCorrupt,
     IntegerOverflow,
     InvalidAfterPowerCut,
     InvalidArgument,
@@ -32,6 +33,7 @@ from tuckbox.memory import codec, keys, spaces
 from tuckbox.memory.messages import object_name, type_name
 from tuckbox.memory.numbers import INT_MAX, INT_MIN, signed, ttl_us, version_of
 from tuckbox.memory.store import Clock, Lease, Record, Store, Terms
+from tuckbox.objects import Objects
 from tuckbox.results import Entry
 
 __all__ = ["Core", "Scan"]
@@ -77,6 +79,7 @@ class Core(_Mapping):
         lock_timeout_s: float = 1.0,
         read_only: bool = False,
         exact: bool = False,
+        objects: Optional[Objects] = None,
         clock: Optional[Clock] = None,
     ) -> None:
         """Open a store, which gets the given limits; without one, create it."""
@@ -97,6 +100,7 @@ class Core(_Mapping):
         self._lock_timeout_s = lock_timeout_s
         self._read_only = read_only
         self._is_exact = exact
+        self._objects = Objects() if objects is None else objects
         if store is None:
             store = Store(size_bytes or _SIZE_BYTES, max_entries, clock)
         elif size_bytes is not None or max_entries is not None:
@@ -139,8 +143,13 @@ class Core(_Mapping):
         """Become a namespace of another cache or namespace, whose handle it shares."""
         parent._readable()
         vars(self).update(vars(parent))
-        self._root = parent._root or parent
+        self._root = parent._handle
         self._space = parent._space.within(name)
+
+    @property
+    def _handle(self) -> Core:
+        """The handle: of a namespace, the one that it shares."""
+        return self if self._root is None else self._root
 
     def _prefix(self) -> bytes:
         return self._space.prefix(self._described())
@@ -176,8 +185,9 @@ class Core(_Mapping):
         if others:
             _refuse_names(self.get, others)
         store = self._readable()
-        record = store.read(self._lookup(key))
-        return default if record is None else codec.decode(record.kept)
+        encoded = self._lookup(key)
+        record = store.read(encoded)
+        return default if record is None else self._decoded(encoded, record)
 
     def get_entry(self, key: Key, *, stale: bool = False) -> Optional[Entry]:
         """Return the entry of ``key``, or None if it has no value.
@@ -197,8 +207,8 @@ class Core(_Mapping):
             >>> cache.get_entry("user:42").value
             'Ada'
         """
-        found = self._readable().read_entry(self._lookup(key), stale=stale)
-        return _entry(found)
+        encoded = self._lookup(key)
+        return self._entry(encoded, self._readable().read_entry(encoded, stale=stale))
 
     def set(
         self,
@@ -350,11 +360,24 @@ class Core(_Mapping):
         encoded = self._key(key)
         expected = None if version is _NOT_GIVEN else version_of(version)
         store = self._writable()
-        kept, len_bytes = self._encoded(store, key, value)
+        kept, len_bytes = self._encoded(store, key, encoded, value)
         return store.write(encoded, kept, len_bytes, terms, if_fresh=if_fresh, version=expected)
 
-    def _encoded(self, store: Store, key: Key, value: object) -> tuple[codec.Kept, int]:
-        return codec.encode(value, key, store.value_bytes_max, is_exact=self._is_exact)
+    def _encoded(
+        self, store: Store, key: Key, encoded: bytes, value: object
+    ) -> tuple[codec.Kept, int]:
+        rules = codec.Rules(self._objects, store.id, store.value_bytes_max, self._is_exact)
+        return codec.encode(value, key, encoded, rules)
+
+    def _decoded(self, encoded: bytes, record: Record) -> Any:
+        """Return the value of an entry with this key."""
+        if type(record.kept) is not codec.Encoded:
+            return record.kept
+        try:
+            return codec.decode(record.kept, encoded, self._objects, self._described().id)
+        except EntryCorrupt as error:
+            name = object_name(keys.decode(encoded[len(self._prefix()) :]))
+            raise type(error)(f"key {name}: {error}") from error.__cause__
 
     def delete(self, key: Key, version: Optional[int] = None) -> bool:
         """Delete ``key``.
@@ -398,9 +421,10 @@ class Core(_Mapping):
             >>> cache.pop("token"), cache.pop("token", None)
             ('abc', None)
         """
-        record = self._writable().delete(self._lookup(key))
+        encoded = self._lookup(key)
+        record = self._writable().delete(encoded)
         if record is not None:
-            return codec.decode(record.kept)
+            return self._decoded(encoded, record)
         if default is _NOT_GIVEN:
             raise KeyError(key)
         return default
@@ -448,7 +472,7 @@ class Core(_Mapping):
         """
         encoded = self._lookup(key)
         record = self._writable().touch(encoded, ttl_us(ttl))
-        return default if record is None else codec.decode(record.kept)
+        return default if record is None else self._decoded(encoded, record)
 
     def ttl(self, key: Key) -> Optional[float]:
         """Return how long ``key`` has to live.
@@ -569,8 +593,9 @@ class Core(_Mapping):
             {'a': 1}
         """
         store = self._readable()
-        found = [(key, store.read(encoded)) for key, encoded in _lookups(keys, self._lookup)]
-        return {key: codec.decode(one.kept) for key, one in found if one is not None}
+        asked = _lookups(keys, self._lookup)
+        found = store.read_many([encoded for _, encoded in asked])
+        return {key: self._decoded(at, found[at]) for key, at in asked if at in found}
 
     def set_many(
         self,
@@ -607,9 +632,9 @@ class Core(_Mapping):
         if items is None:
             kind = type_name(type(mapping))
             raise TypeError(f"mapping must be a mapping of keys to values, not {kind}")
-        entries = [(self._key(key), *self._encoded(store, key, value)) for key, value in items()]
-        for encoded, kept, len_bytes in entries:
-            store.write(encoded, kept, len_bytes, terms)
+        pairs = [(key, self._key(key), value) for key, value in items()]
+        entries = [(at, *self._encoded(store, key, at, value)) for key, at, value in pairs]
+        store.write_many(entries, terms)
 
     def delete_many(self, keys: Iterable[Any]) -> int:
         """Delete several keys.
@@ -637,10 +662,11 @@ class Core(_Mapping):
 
     def __getitem__(self, key: Key) -> Any:
         """Return the value of a key. Raises KeyError."""
-        record = self._readable().read(self._lookup(key))
+        encoded = self._lookup(key)
+        record = self._readable().read(encoded)
         if record is None:
             raise KeyError(key)
-        return codec.decode(record.kept)
+        return self._decoded(encoded, record)
 
     def __setitem__(self, key: Key, value: object) -> None:
         """Store a value, which never expires."""
@@ -662,17 +688,17 @@ class Core(_Mapping):
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the keys."""
-        return Scan(self, lambda key, _: keys.decode(key))
+        return Scan(self, lambda own, *_: keys.decode(own))
 
     def _iter_tagged(self, tag: str) -> Iterator[Any]:
         (checked,) = _checked_tags((tag,))
-        return Scan(self, lambda key, _: keys.decode(key), checked)
+        return Scan(self, lambda own, *_: keys.decode(own), checked)
 
     def _iter_values(self) -> Iterator[Any]:
-        return Scan(self, lambda _, record: codec.decode(record.kept))
+        return Scan(self, lambda _, *entry: self._decoded(*entry))
 
     def _iter_items(self) -> Iterator[tuple[Any, Any]]:
-        return Scan(self, lambda key, record: (keys.decode(key), codec.decode(record.kept)))
+        return Scan(self, lambda own, *entry: (keys.decode(own), self._decoded(*entry)))
 
     def popitem(self) -> tuple[Any, Any]:
         """Delete any entry and return its key and value.
@@ -694,7 +720,7 @@ class Core(_Mapping):
         if popped is None:
             raise KeyError("popitem(): the cache has no entries")
         key, record = popped
-        return keys.decode(key[len(prefix) :]), codec.decode(record.kept)
+        return keys.decode(key[len(prefix) :]), self._decoded(key, record)
 
     # --- The whole cache -----------------------------------------------------------------------
 
@@ -763,7 +789,7 @@ class Core(_Mapping):
             >>> cache.closed
             True
         """
-        handle = self._root or self
+        handle = self._handle
         if handle._is_open:
             handle._is_open = False
             handle._described().abandon_all(handle)
@@ -771,7 +797,7 @@ class Core(_Mapping):
     @property
     def closed(self) -> bool:
         """Whether this handle is closed."""
-        return not (self._root or self)._is_open
+        return not self._handle._is_open
 
     # --- Leases and eras: see `tuckbox.contract` -----------------------------------------------
 
@@ -782,12 +808,18 @@ class Core(_Mapping):
             found = store.read_entry(encoded, stale=False)
             if found is None or force:
                 self._writable()
-            return FOUND, _entry(found), None
-        found, lease = store.begin(encoded, self._root or self, force=force)
+            return FOUND, self._entry(encoded, found), None
+        found, lease = store.begin(encoded, self._handle, force=force)
+        try:
+            entry = self._entry(encoded, found)
+        except BaseException:
+            if lease is not None:
+                self._abandon(lease)
+            raise
         if lease is not None:
-            return LEASE, _entry(found), lease
-        is_found = found is not None and not found[1] and not force
-        return FOUND if is_found else BUSY, _entry(found), None
+            return LEASE, entry, lease
+        is_found = entry is not None and not entry.stale and not force
+        return FOUND if is_found else BUSY, entry, None
 
     def _finish(  # noqa: PLR0917 - As the contract.
         self,
@@ -804,7 +836,7 @@ class Core(_Mapping):
             store = self._writable()
             terms = _terms(ttl, stale, tags)
             encoded = self._key(key)
-            kept, len_bytes = self._encoded(store, key, value)
+            kept, len_bytes = self._encoded(store, key, encoded, value)
             return store.finish(lease, encoded, kept, len_bytes, terms, made_s)
         finally:
             self._abandon(lease)
@@ -815,6 +847,20 @@ class Core(_Mapping):
 
     def _wait_made(self, key: Key, timeout_s: float) -> bool:
         return self._readable().wait_made(self._key(key), timeout_s)
+
+    def _entry(self, encoded: bytes, found: Optional[tuple[Record, bool]]) -> Optional[Entry]:
+        if found is None:
+            return None
+        record, is_stale = found
+        until_us = record.fresh_until_us
+        return Entry(
+            self._decoded(encoded, record),
+            None if until_us is None else until_us / 1e6,
+            record.version,
+            record.tags,
+            is_stale,
+            record.made_s,
+        )
 
     def _era(self, name: str) -> int:
         return self._readable().era(self._space.within(name).name)
@@ -928,7 +974,10 @@ class Scan:
     """Iterator over the entries of a cache. See the extension's class."""
 
     def __init__(self, core: Core, part: Any, tag: Optional[str] = None) -> None:
-        """``part`` makes of a key and a record what the iterator yields."""
+        """``part`` makes what the iterator yields.
+
+        It gets the key without the namespace, the whole key, and the record.
+        """
         self._core = core
         self._part = part
         self._tag = tag
@@ -948,22 +997,7 @@ class Scan:
             own = spaces.own_part(key, self._core._prefix())
             record = None if own is None else store.peek(key)
             if record is not None and (self._tag is None or self._tag in record.tags):
-                return self._part(own, record)
-
-
-def _entry(found: Optional[tuple[Record, bool]]) -> Optional[Entry]:
-    if found is None:
-        return None
-    record, is_stale = found
-    until_us = record.fresh_until_us
-    return Entry(
-        codec.decode(record.kept),
-        None if until_us is None else until_us / 1e6,
-        record.version,
-        record.tags,
-        is_stale,
-        record.made_s,
-    )
+                return self._part(own, key, record)
 
 
 def _lookups(objects: Iterable[Any], encode: Callable[[Any], bytes]) -> list[tuple[Any, bytes]]:

@@ -87,12 +87,22 @@ def _short_repr(thing: object) -> str:
 
 
 def value_advice(value: object, is_storable: Callable[[Any], bool]) -> str:
-    """Return why a value cannot be stored, and what to store.
+    """Return why a value cannot be stored, and what to do.
 
     Args:
         value: The value.
         is_storable: Whether another value can be stored.
     """
+    advice = _plain_value_advice(value, is_storable)
+    name = type_name(type(value))
+    # Types of Python itself have no module, and need functions to be registered.
+    if "." not in name or name.startswith("freezegun."):
+        return advice
+    return f"{advice}; or call tuckbox.register({name.rpartition('.')[2]}) to store such objects"
+
+
+def _plain_value_advice(value: object, is_storable: Callable[[Any], bool]) -> str:
+    """Return what to store in place of a value."""
     kind = type(value)
     name = type_name(kind)
     if member := _member_advice(value, is_storable):

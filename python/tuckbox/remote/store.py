@@ -25,6 +25,7 @@ believed; else the moment in the envelope, by the clock of the machine that stor
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import threading
 import time
@@ -33,6 +34,7 @@ from typing import Callable, NamedTuple, Optional
 
 from tuckbox.brief import refuse_if_brief
 from tuckbox.drivers.contract import Driver, Found, Version
+from tuckbox.memory.codec import Kept, from_bytes, to_bytes
 from tuckbox.memory.store import Record, SystemClock, Terms
 from tuckbox.remote.envelope import VERSIONS_END, Envelope, pack, unpack
 
@@ -42,6 +44,10 @@ _ATTEMPTS_PAUSE_S = 0.002
 _FIRST_LOOK_S = 0.005
 _LOOK_MAX_S = 0.1
 _STAMP_BYTES = 8
+_VALUE_BYTES_MAX = 64 << 20
+"""The longest value where the place has no limit: more would hold up everybody on a connection."""
+_ENVELOPE_BYTES = 96 << 10
+"""At most as long is what is added to a value: the key, the tags, and fixed fields."""
 
 
 class RemoteLease(NamedTuple):
@@ -85,6 +91,8 @@ class RemoteStore:
     ) -> None:
         self.driver = driver
         self.prefix = prefix
+        # The same in every process that uses these entries: signatures are bound to it.
+        self.id = hashlib.blake2b(prefix, digest_size=16, person=b"tuckbox remote").digest()
         self.lease_us = round(lease_s * 1e6)
         self.counts = dict.fromkeys(("hits", "misses", "sets", "deletes"), 0)
         self._now = now or SystemClock().now
@@ -98,8 +106,7 @@ class RemoteStore:
     def value_bytes_max(self) -> int:
         """The maximum length of an encoded value."""
         limit = self.driver.capabilities.value_bytes_max
-        # Room for the envelope: a key, tags and fixed fields.
-        return (1 << 36) if limit is None else max(0, limit - (96 << 10))
+        return _VALUE_BYTES_MAX if limit is None else max(0, limit - _ENVELOPE_BYTES)
 
     def _count(self, name: str, more: int = 1) -> None:
         with self._counting:
@@ -145,8 +152,9 @@ class RemoteStore:
 
     def _record(self, seen: Seen) -> Record:
         envelope = seen.envelope
+        assert envelope.value is not None  # noqa: S101 - Such an entry is missing.
         return Record(
-            envelope.value,
+            from_bytes(envelope.value),
             version=envelope.version,
             cost_bytes=0,
             fresh_until_us=seen.fresh_until_us,
@@ -235,12 +243,13 @@ class RemoteStore:
                 ends_us = lease_end_us
             elif ends_us is not None:
                 ends_us = max(ends_us, lease_end_us)
-        return None if ends_us is None else max((ends_us - self.now_us()) / 1e6, 0.001)
+        return None if ends_us is None else (ends_us - self.now_us()) / 1e6
 
     def write(
         self,
         key: bytes,
-        kept: bytes,
+        kept: Kept,
+        _len_bytes: int,
         terms: Terms,
         *,
         if_fresh: Optional[bool] = None,
@@ -250,7 +259,7 @@ class RemoteStore:
 
         Args:
             key: The key.
-            kept: The encoded value.
+            kept: The value.
             terms: Its ttl and tags.
             if_fresh: If given, store only if this says whether there is a fresh entry.
             version: If given, store only if there is a fresh entry with this version.
@@ -259,10 +268,14 @@ class RemoteStore:
             Whether it was stored.
         """
         refuse_if_brief()
-        packed, ttl_s = self._packed(key, kept, terms)
+        packed, ttl_s = self._packed(key, to_bytes(kept), terms)
         place_key = self._entry_key(key)
-        if if_fresh is None and version is None:
-            self._set(place_key, packed, ttl_s, terms)
+        if if_fresh is None and version is None and not terms.keeps_ttl:
+            if ttl_s is not None and ttl_s <= 0:
+                self.driver.delete(place_key)
+            else:
+                self.driver.set(place_key, packed, ttl_s)
+            self._count("sets")
             return True
 
         def wanted(seen: Optional[Seen]) -> Optional[tuple[bytes, Optional[float]]]:
@@ -274,25 +287,25 @@ class RemoteStore:
                 not is_fresh or seen is None or seen.envelope.version != version
             ):
                 return None
+            if terms.keeps_ttl and is_fresh and seen is not None:
+                until_us = seen.fresh_until_us
+                left_us = None if until_us is None else until_us - self.now_us()
+                return self._packed(key, to_bytes(kept), terms._replace(ttl_us=left_us))
             return packed, ttl_s
 
         return self._replace(key, wanted)
 
-    def _set(self, place_key: bytes, packed: bytes, ttl_s: Optional[float], terms: Terms) -> None:
-        if terms.ttl_us is not None and terms.ttl_us <= 0 and not terms.stale_us:
-            self.driver.delete(place_key)
-        else:
-            self.driver.set(place_key, packed, ttl_s)
-        self._count("sets")
-
-    def write_many(self, entries: Iterable[tuple[bytes, bytes]], terms: Terms) -> None:
-        """Store several values, in one round trip."""
+    def write_many(self, entries: Iterable[tuple[bytes, Kept, int]], terms: Terms) -> None:
+        """Store several values, given as key, value and length, in one round trip."""
         refuse_if_brief()
         items = []
-        for key, kept in entries:
-            packed, ttl_s = self._packed(key, kept, terms)
+        for key, kept, _ in entries:
+            packed, ttl_s = self._packed(key, to_bytes(kept), terms)
             items.append((self._entry_key(key), packed, ttl_s))
-        self.driver.set_many(items)
+        if any(ttl_s is not None and ttl_s <= 0 for _, _, ttl_s in items):
+            self.driver.delete_many([key for key, _, _ in items])
+        else:
+            self.driver.set_many(items)
         self._count("sets", len(items))
 
     def _replace(
@@ -313,7 +326,10 @@ class RemoteStore:
             if new is None:
                 return False
             packed, ttl_s = new
-            if found is None:
+            if ttl_s is not None and ttl_s <= 0:
+                # It has expired already.
+                is_done = found is None or self.driver.delete(place_key, found.version)
+            elif found is None:
                 is_done = self.driver.add(place_key, packed, ttl_s)
             else:
                 is_done = self.driver.swap(place_key, packed, ttl_s, found.version)
@@ -325,24 +341,33 @@ class RemoteStore:
     def change(
         self,
         key: bytes,
-        changed: Callable[[Optional[Record]], bytes],
+        changed: Callable[[Optional[Record]], Kept],
+        _len_bytes: int,
         ttl_us: Optional[int],
-    ) -> None:
+    ) -> Kept:
         """Replace the value of a fresh entry, which keeps the rest, or store a new one.
 
         Args:
             key: The key.
-            changed: Returns the new encoded value; gets the fresh entry, or None. May raise.
+            changed: Returns the new value; gets the fresh entry, or None. May raise.
             ttl_us: The ttl of a new entry.
+
+        Returns:
+            The new value.
         """
+        kept: Kept = None
 
         def wanted(seen: Optional[Seen]) -> tuple[bytes, Optional[float]]:
+            nonlocal kept
             present = self._present(seen)
             if seen is None or present is None or present[1]:
-                return self._packed(key, changed(None), Terms(ttl_us))
-            return self._changed(seen, value=changed(present[0]), lease=None, made_us=None)
+                kept = changed(None)
+                return self._packed(key, to_bytes(kept), Terms(ttl_us))
+            kept = changed(present[0])
+            return self._changed(seen, value=to_bytes(kept), lease=None, made_us=None)
 
         self._replace(key, wanted)
+        return kept
 
     def _changed(self, seen: Seen, **fields: object) -> tuple[bytes, Optional[float]]:
         """The same envelope with other fields and another version."""
@@ -351,18 +376,24 @@ class RemoteStore:
         envelope = seen.envelope._replace(**fields)  # type: ignore[arg-type]
         return pack(envelope), self._ttl_s(envelope)
 
-    def touch(self, key: bytes, ttl_us: Optional[int]) -> bool:
-        """Give a fresh entry another ttl. Return whether there is one."""
+    def touch(self, key: bytes, ttl_us: Optional[int]) -> Optional[Record]:
+        """Give a fresh entry another ttl. Return the entry, if there is one."""
+        touched: Optional[Record] = None
 
         def wanted(seen: Optional[Seen]) -> Optional[tuple[bytes, Optional[float]]]:
+            nonlocal touched
             present = self._present(seen)
+            touched = None
             if seen is None or present is None or present[1]:
                 return None
+            touched = present[0]
             expiry_us = None if ttl_us is None else self.now_us() + ttl_us
             # The same version: a lease on the key stays valid, and so does what `cas` expects.
             return self._changed(seen, expiry_us=expiry_us, version=seen.envelope.version)
 
-        return self._replace(key, wanted)
+        if self._replace(key, wanted):
+            self._count("sets", -1)
+        return touched
 
     # --- Deleting ------------------------------------------------------------------------------
 
@@ -387,10 +418,10 @@ class RemoteStore:
                     self._count("deletes")
                 return fresh
 
-    def pop_any(self) -> Optional[tuple[bytes, Record]]:
-        """Delete any fresh entry, and return it; None if there is none."""
+    def pop_any(self, is_wanted: Callable[[bytes], bool]) -> Optional[tuple[bytes, Record]]:
+        """Delete any fresh entry whose key is wanted, and return it; None if there is none."""
         for key in self.keys():
-            record = self.delete(key)
+            record = self.delete(key) if is_wanted(key) else None
             if record is not None:
                 return key, record
         return None
@@ -402,9 +433,19 @@ class RemoteStore:
         self.driver.clear(self._entry_key(b""))
         return count
 
-    def expire(self) -> int:
-        """Do nothing: the place frees expired entries. Return 0."""
-        return 0
+    def expire(self, is_former: Callable[[bytes], bool]) -> int:
+        """Delete the invalid entries, and those whose keys are former ones. Return their number.
+
+        The place itself frees the expired ones.
+        """
+        count = 0
+        for key in self.keys():
+            seen = self._look(key)
+            is_gone = seen is not None and seen.envelope.value is not None
+            is_gone = is_gone and seen is not None and self._state(seen) is None
+            if is_gone or is_former(key):
+                count += self.driver.delete(self._entry_key(key), seen and seen.place_version)
+        return count
 
     # --- Tags ----------------------------------------------------------------------------------
 
@@ -474,10 +515,10 @@ class RemoteStore:
 
     # --- Namespaces ----------------------------------------------------------------------------
 
-    def _era_key(self, name: str) -> bytes:
-        return self.prefix + b"n" + name.encode()
+    def _era_key(self, name: bytes) -> bytes:
+        return self.prefix + b"n" + name
 
-    def era(self, name: str) -> int:
+    def era(self, name: bytes) -> int:
         """Return the era of a namespace."""
         refuse_if_brief()
         key = self._era_key(name)
@@ -488,7 +529,7 @@ class RemoteStore:
             # Random: a place that loses an era must not give an earlier one again.
             self.driver.add(key, _packed_words(secrets.randbelow(VERSIONS_END - 1) + 1), None)
 
-    def advance_era(self, name: str) -> int:
+    def advance_era(self, name: bytes) -> int:
         """Give a namespace an era that it has not had. Return it."""
         refuse_if_brief()
         era = secrets.randbelow(VERSIONS_END - 1) + 1
@@ -498,7 +539,7 @@ class RemoteStore:
     # --- Leases --------------------------------------------------------------------------------
 
     def begin(
-        self, key: bytes, *, force: bool
+        self, key: bytes, _handle: object, *, force: bool
     ) -> tuple[Optional[tuple[Record, bool]], Optional[RemoteLease]]:
         """Return the present entry and whether it is stale, and a lease if none is out.
 
@@ -533,9 +574,18 @@ class RemoteStore:
         return seen is not None and seen.envelope.lease == (lease.number, lease.end_us)
 
     def finish(
-        self, lease: RemoteLease, kept: bytes, terms: Terms, made_s: Optional[float]
+        self,
+        lease: RemoteLease,
+        key: bytes,
+        kept: Kept,
+        _len_bytes: int,
+        terms: Terms,
+        made_s: Optional[float],
     ) -> bool:
         """Store what was made, unless it must be refused, and end the lease."""
+        if key != lease.key:  # The namespace was cleared.
+            self.abandon(lease)
+            return False
         if terms.tags:
             clock, rows = self._rows(terms.tags)
             lost = [tag for tag in terms.tags if tag not in rows]
@@ -551,7 +601,7 @@ class RemoteStore:
         envelope = Envelope(
             lease.key,
             secrets.randbelow(VERSIONS_END - 1) + 1,
-            kept,
+            to_bytes(kept),
             expiry_us,
             0 if terms.ttl_us is None else terms.stale_us,
             made_us,
