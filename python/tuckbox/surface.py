@@ -12,6 +12,8 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Final, Optional, SupportsIndex, TypeVar, Union
 
+from typing_extensions import Self
+
 from tuckbox.advice import explains_names
 from tuckbox.aio import Asynchronous
 from tuckbox.errors import CacheClosed
@@ -222,11 +224,11 @@ class Surface(Asynchronous, _Mapping):
         return self._copied(lambda attributes: copy.deepcopy(attributes, memo))
 
     def _copied(
-        self: _Self,  # noqa: PYI019 - As above.
+        self,
         taken: Callable[[dict[str, Any]], dict[str, Any]],
-    ) -> _Self:
+    ) -> Self:
         reopen, arguments, *attributes = self.__reduce__()
-        copied: _Self = reopen(*arguments)
+        copied: Self = reopen(*arguments)
         vars(copied).update(taken(attributes[0] or {}) if attributes else {})
         return copied
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Callable
 
 import pytest
-from drivers.proxy import LOOPBACK, Proxy
 
+from drivers.proxy import LOOPBACK, Proxy
 from tuckbox.brief import WouldBlock, briefly
 from tuckbox.errors import Unreachable
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from drivers.servers import Server
-
     from tuckbox.drivers.contract import Driver
 
 Reach = Callable[[int, float], "Driver"]
@@ -56,7 +55,7 @@ class Interrupted(BaseException):
 
 @contextmanager
 def answering(nonsense: bytes) -> Iterator[int]:
-    """A server that answers each request with these bytes; with none, it closes. Yields its port."""
+    """A server that answers each request with these bytes, or closes. Yields its port."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:

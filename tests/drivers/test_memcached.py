@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import pymemcache
 import pytest
+
 from drivers.certificates import certificate
 from drivers.faults import FaultTests, Reach
 from drivers.proxy import Proxy
 from drivers.servers import Server
-
 from tuckbox.drivers import memcached
 from tuckbox.drivers.memcached import (
     FLAGS,
@@ -193,7 +193,7 @@ def test_the_longest_value_fits_with_any_key(driver: Memcached, key: bytes) -> N
 
 
 def test_a_server_with_a_smaller_item_size_refuses(driver: Memcached, opened: Any) -> None:
-    with pytest.raises(Refused, match="too large.*; give it a larger item size with -I"):
+    with pytest.raises(Refused, match=r"too large.*; give it a larger item size with -I"):
         opened(value_bytes_max=4 << 20).set(b"k", b"x" * (2 << 20), None)
     driver.set(b"k", b"old", None)
     with pytest.raises(ValueTooLarge, match="takes 1,048,064; store it in parts"):

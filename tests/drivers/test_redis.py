@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
 import redis
+
 from drivers.certificates import certificate
 from drivers.faults import FaultTests, Reach, answering
 from drivers.servers import Server, is_installed
-
 from tuckbox.drivers.redis import VALUE_BYTES_MAX, Redis
 from tuckbox.errors import (
     CacheClosed,

@@ -14,8 +14,8 @@ import socket
 import ssl
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, NoReturn, Optional, Union
+from contextlib import contextmanager, suppress
+from typing import Any, Callable, NoReturn, Optional, Union, cast
 
 from tuckbox.brief import refuse_if_brief
 from tuckbox.drivers.contract import Capabilities, Found, Version
@@ -47,7 +47,7 @@ _BATCH = 1000
 
 _Server = Union[str, tuple[str, int]]
 _SCHEMES = {"memcached": "memcached://user:password@host:11211,other:11211"}
-_OPTIONS = {
+_OPTIONS: dict[str, Callable[[str], Any]] = {
     "timeout_s": float,
     "value_bytes_max": int,
     "tls": as_bool,
@@ -238,28 +238,25 @@ class Memcached:
 
     def _taken(self, server: int) -> Any:  # noqa: ANN401
         """An idle connection, or a new one. An idle one with data, or at its end, is closed."""
+        if not self._is_open:
+            raise CacheClosed("this driver is closed; open it again to use it")
         if self._process != os.getpid():
             self._process = os.getpid()
             self._close_idle()
-        idle = self._idle[server]
-        while idle:
-            try:
-                client = idle.pop()
-            except IndexError:  # Another thread was faster.
-                break
-            poll = select.poll()
-            poll.register(client.sock, select.POLLIN)
-            if not poll.poll(0):
-                return client
-            client.close()
+        with suppress(IndexError):
+            while True:
+                client = self._idle[server].pop()
+                poll = select.poll()
+                poll.register(client.sock, select.POLLIN)
+                if not poll.poll(0):
+                    return client
+                client.close()
         return self._open(server)
 
     @contextmanager
     def _connection(self, server: int) -> Iterator[Any]:
         """A connection, which is kept only if its reply was read whole."""
         refuse_if_brief()
-        if not self._is_open:
-            raise CacheClosed("this driver is closed; open it again to use it")
         client = None
         try:
             client = self._taken(server)
@@ -267,7 +264,7 @@ class Memcached:
         except BaseException as error:
             if client is not None:
                 client.close()
-            if not isinstance(error, Exception):
+            if not isinstance(error, Exception) or isinstance(error, MemoryError):
                 raise
             raise self._converted(error, server) from error
         self._idle[server].append(client)
@@ -300,11 +297,9 @@ class Memcached:
 
     def _close_idle(self) -> None:
         for idle in list(self._idle.values()):
-            while idle:
-                try:
+            with suppress(IndexError):
+                while True:
                     idle.pop().close()
-                except IndexError:  # Another thread was faster.
-                    break
 
     # --- Commands ------------------------------------------------------------------------------
 
@@ -378,7 +373,9 @@ class Memcached:
 
     def swap(self, key: bytes, value: bytes, ttl_s: Optional[float], version: Version) -> bool:
         """See `Driver.swap`."""
-        return self._cas(key, self._storing(b"cas", key, value, ttl_s, b" %b" % version))
+        return self._cas(
+            key, self._storing(b"cas", key, value, ttl_s, b" " + cast("bytes", version))
+        )
 
     def delete(self, key: bytes, version: Optional[Version] = None) -> bool:
         """See `Driver.delete`."""
@@ -386,7 +383,8 @@ class Memcached:
             return self.delete_many([key]) == 1
         # The text protocol cannot compare and delete. A cas compares, and what it stores has
         # expired at that moment (-1): nobody can read it, and add and set find nothing there.
-        return self._cas(key, b"cas %b %d -1 0 %b\r\n\r\n" % (key_at_server(key), FLAGS, version))
+        words = key_at_server(key), FLAGS, cast("bytes", version)
+        return self._cas(key, b"cas %b %d -1 0 %b\r\n\r\n" % words)
 
     def delete_many(self, keys: Iterable[bytes]) -> int:
         """See `Driver.delete_many`."""

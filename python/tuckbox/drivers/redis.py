@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 from tuckbox.brief import refuse_if_brief
 from tuckbox.drivers.contract import Capabilities, Found, Version
@@ -60,7 +60,7 @@ _SCHEMES = {
     "rediss": "rediss://host:6379/0 for TLS",
     "unix": "unix:///path/of/socket?database=0",
 }
-_OPTIONS = {
+_OPTIONS: dict[str, Callable[[str], Any]] = {
     "database": int,
     "timeout_s": float,
     "tells_ttl": as_bool,
@@ -165,7 +165,7 @@ class Redis:
                 # An add whose reply was lost would return False if it were sent again.
                 retry=library.retry.Retry(library.backoff.NoBackoff(), 0),
             )
-        self._pool = getattr(client, "connection_pool", None)
+        self._pool: Any = getattr(client, "connection_pool", None)
         if self._pool is None or self._pool.get_encoder().decode_responses:
             raise InvalidArgument(
                 f"client is a {type(client).__name__} that this driver cannot use; "
@@ -242,7 +242,9 @@ class Redis:
                 raise
             finally:
                 self._pool.release(connection)
-        except Exception as error:  # noqa: BLE001 - A wrong server can break the parser anywhere.
+        except MemoryError:
+            raise
+        except Exception as error:  # A wrong server can break the parser anywhere.
             raise self._converted(error) from error
 
     def _reply(self, connection: Any) -> Any:  # noqa: ANN401 - What redis-py has read.
@@ -268,7 +270,9 @@ class Redis:
             f"{self._title} does not answer as a Redis server: {what!r:.200}; check the address"
         )
 
-    def _ask(self, *commands: Sequence[object], kind: type = int) -> list[Any]:
+    def _ask(
+        self, *commands: Sequence[object], kind: Union[type, tuple[type, ...]] = int
+    ) -> list[Any]:
         """Send commands in one round trip and return their replies, which are of this kind."""
         replies = self._send(*commands)
         for reply in replies:
@@ -278,7 +282,7 @@ class Redis:
                 raise self._nonsense(reply)
         return replies
 
-    def _run(self, script: _Script, keys: Sequence[bytes], *rest: object) -> Any:  # noqa: ANN401
+    def _run(self, script: _Script, keys: Sequence[bytes], *rest: object) -> object:
         """Run a script, and send it whole if the server does not know it."""
         (reply,) = self._send(("EVALSHA", script.sha, len(keys), *keys, *rest))
         if isinstance(reply, self._errors.NoScriptError):
@@ -339,7 +343,7 @@ class Redis:
     def add(self, key: bytes, value: bytes, ttl_s: Optional[float]) -> bool:
         """See `Driver.add`."""
         command = ("SET", key, self._stored(value), "NX", *_px(ttl_s))
-        return self._ask(command, kind=(bytes, type(None)))[0] is not None  # type: ignore[arg-type]
+        return self._ask(command, kind=(bytes, type(None)))[0] is not None
 
     def swap(self, key: bytes, value: bytes, ttl_s: Optional[float], version: Version) -> bool:
         """See `Driver.swap`."""
@@ -360,9 +364,9 @@ class Redis:
     def touch(self, key: bytes, ttl_s: Optional[float]) -> bool:
         """See `Driver.touch`."""
         if ttl_s is not None:
-            return self._ask(("PEXPIRE", key, _ms(ttl_s)))[0] == 1
+            return bool(self._ask(("PEXPIRE", key, _ms(ttl_s)))[0])
         # PERSIST returns 0 also for a value that has no ttl.
-        return self._ask(("PERSIST", key), ("EXISTS", key))[1] == 1
+        return bool(self._ask(("PERSIST", key), ("EXISTS", key))[1])
 
     def _pages(self, prefix: bytes) -> Iterator[list[bytes]]:
         pattern = b"".join(b"\\" + bytes([b]) if b in b"*?[]\\" else bytes([b]) for b in prefix)

@@ -1,6 +1,4 @@
-"""Takes the URL of a server apart. Owns the messages about a wrong URL, which never repeat it,
-because it may contain a password.
-"""
+"""The parts of a server's URL. No message about a wrong URL repeats it: it may have a password."""
 
 from __future__ import annotations
 
