@@ -179,6 +179,25 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.registry",
         "tuckbox.results",
     },
+    # A place on a server needs no store of this machine.
+    "tuckbox.drivers": set(),
+    "tuckbox.drivers.contract": set(),
+    "tuckbox.drivers.memcached": {
+        "tuckbox.brief",
+        "tuckbox.drivers.contract",
+        "tuckbox.drivers.urls",
+        "tuckbox.errors",
+    },
+    "tuckbox.drivers.memory": {"tuckbox.drivers.contract", "tuckbox.errors"},
+    "tuckbox.drivers.redis": {
+        "tuckbox.brief",
+        "tuckbox.drivers.contract",
+        "tuckbox.drivers.urls",
+        "tuckbox.errors",
+    },
+    "tuckbox.drivers.urls": {"tuckbox.errors"},
+    "tuckbox.testing": set(),
+    "tuckbox.testing.drivers": {"tuckbox.drivers.contract", "tuckbox.errors"},
     "tuckbox.integrations": set(),
     "tuckbox.integrations.handles": {
         "tuckbox.brief",
