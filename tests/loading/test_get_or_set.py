@@ -653,6 +653,7 @@ ENDINGS = {
 }
 
 
+@pytest.mark.one_machine
 @pytest.mark.parametrize("work", ENDINGS.values(), ids=ENDINGS)
 def test_a_process_ends_without_waiting_for_its_makers(timed: Cache, work: str) -> None:
     kind = f"{type(timed).__module__}"

@@ -458,6 +458,7 @@ class TestLength:
         cache["k"] = make(length)
         assert cache["k"] == make(length)
 
+    @pytest.mark.one_machine
     def test_longer_than_many_segments(self, opened: Any, path: str) -> None:
         cache = opened(path, size="64 MiB")
         for length in (65_535, 131_072, 131_073, 262_144, 1_000_001, 5_000_000):

@@ -5,6 +5,7 @@ Joins `RemoteStore` with the operations that `tuckbox.memory.Cache` has. Must no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, MutableMapping
 from typing import Any, NoReturn, Optional, SupportsIndex, Union
 
@@ -75,14 +76,15 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
         compress: Union[float, str, SupportsIndex, None] = None,
         compressor: Algorithm = "zstd",
     ) -> None:
-        if not isinstance(prefix, str) or not prefix:
-            raise InvalidArgument(f"prefix must be a str that is not empty, not {prefix!r}")
-        if not 0 < lease_s < 1e9:
+        given: object = prefix
+        if not isinstance(given, str) or not given:
+            raise InvalidArgument(f"prefix must be a str that is not empty, not {given!r}")
+        if not 0 < lease_s < math.inf:
             raise InvalidArgument(f"lease_s must be a positive number of seconds, not {lease_s!r}")
         if pickle == "private":
             raise InvalidArgument(
-                f'pickle="private" is for files that only you can write, and {driver.title} may have '
-                'other users; use pickle="signed" with a secret'
+                f'pickle="private" is for files that only you can write, and {driver.title} may '
+                'have other users; use pickle="signed" with a secret'
             )
         objects = Objects(
             pickle=pickle, secret=secret, codec=codec, compress=compress, compressor=compressor
@@ -102,6 +104,7 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
     def close(self) -> None:
         """Close the cache and the connections of its driver. Closing twice does nothing."""
         if not self.closed:
+            self._remote().abandon_all(self._handle)
             self._handle._is_open = False
             self._driver.close()
 

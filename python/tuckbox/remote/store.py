@@ -19,8 +19,8 @@ if a row of its tags has a later value. A place may lose any of these:
 - The clock: the next one begins with the time, and at least at the rows that are met. An entry whose
   stamp is later than the clock is invalid.
 
-**Time.** The place counts a ttl by its own clock. Where a driver tells what is left, that is
-believed; else the moment in the envelope, by the clock of the machine that stored it.
+**Time.** The place counts a ttl by its own clock. Where a driver tells what is left, a reader uses
+that. Elsewhere it uses the moment in the envelope, by the clock of the machine that stored it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Callable, NamedTuple, Optional
 
 from tuckbox.brief import refuse_if_brief
 from tuckbox.drivers.contract import Driver, Found, Version
+from tuckbox.errors import DriverError
 from tuckbox.memory.codec import Kept, from_bytes, to_bytes
 from tuckbox.memory.store import Record, SystemClock, Terms
 from tuckbox.remote.envelope import VERSIONS_END, Envelope, pack, unpack
@@ -97,6 +99,8 @@ class RemoteStore:
         self.counts = dict.fromkeys(("hits", "misses", "sets", "deletes"), 0)
         self._now = now or SystemClock().now
         self._counting = threading.Lock()
+        self._leases: dict[int, RemoteLease] = {}
+        """The leases of this handle, by number."""
 
     def now_us(self) -> int:
         """Return the time in microseconds since 1970."""
@@ -565,9 +569,10 @@ class RemoteStore:
             return self._changed(seen, lease=(number, end_us), version=seen.envelope.version)
 
         if not self._replace(key, wanted):
-            lease = None
-        else:
-            self._count("sets", -1)
+            return present, None
+        self._count("sets", -1)
+        assert lease is not None  # noqa: S101 - It was stored.
+        self._leases[lease.number] = lease
         return present, lease
 
     def _own(self, lease: RemoteLease, seen: Optional[Seen]) -> bool:
@@ -609,7 +614,9 @@ class RemoteStore:
             lease.stamp if terms.tags else 0,
         )
         new = pack(envelope), self._ttl_s(envelope)
-        return self._replace(lease.key, lambda seen: new if self._own(lease, seen) else None)
+        stored = self._replace(lease.key, lambda seen: new if self._own(lease, seen) else None)
+        self._leases.pop(lease.number, None)
+        return stored
 
     def abandon(self, lease: RemoteLease) -> None:
         """End a lease without a value."""
@@ -619,14 +626,21 @@ class RemoteStore:
             found = self.driver.get(place_key)
             seen = self._seen(lease.key, found)
             if found is None or seen is None or not self._own(lease, seen):
-                return
+                break
             if seen.envelope.value is None:
                 is_done = self.driver.delete(place_key, found.version)
             else:
                 packed, ttl_s = self._changed(seen, lease=None, version=seen.envelope.version)
                 is_done = self.driver.swap(place_key, packed, ttl_s, found.version)
             if is_done:
-                return
+                break
+        self._leases.pop(lease.number, None)
+
+    def abandon_all(self, _handle: object) -> None:
+        """End all leases, as far as the place answers; the others end with their time."""
+        for lease in list(self._leases.values()):
+            with suppress(DriverError):
+                self.abandon(lease)
 
     def wait_made(self, key: bytes, timeout_s: float) -> bool:
         """Wait until no lease of a key is out. Return whether that is so."""
