@@ -125,7 +125,7 @@ class Servers:
         Raises NotInstalledError, UnavailableError and ServerError.
         """
         words = {"program": program_of(server), "python": sys.executable}
-        words |= {"server": server.folder, "jars": _jars(server), **limit_words(limits)}
+        words |= {"server": server.folder, "jars": jars_of(server), **limit_words(limits)}
         template, version = await self._prepared(server, words, mark)
         desk = self._desk.fresh(server.name)
         folder = self._data.fresh(server.name)
@@ -286,7 +286,8 @@ def program_of(server: Server) -> str:
     return found
 
 
-def _jars(server: Server) -> str:
+def jars_of(server: Server) -> str:
+    """Return the class path of the server's jars; empty if it has none."""
     if not server.install.maven:
         return ""
     found = jars(server.name)

@@ -182,6 +182,12 @@ ARROWS: dict[str, set[str]] = {
     # A place on a server needs no store of this machine.
     "tuckbox.drivers": set(),
     "tuckbox.drivers.contract": set(),
+    "tuckbox.drivers.files": {
+        "tuckbox.brief",
+        "tuckbox.drivers.contract",
+        "tuckbox.drivers.urls",
+        "tuckbox.errors",
+    },
     "tuckbox.drivers.memcached": {
         "tuckbox.brief",
         "tuckbox.drivers.contract",
@@ -189,10 +195,27 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.errors",
     },
     "tuckbox.drivers.memory": {"tuckbox.drivers.contract", "tuckbox.errors"},
+    "tuckbox.drivers.mongodb": {
+        "tuckbox.brief",
+        "tuckbox.drivers.contract",
+        "tuckbox.drivers.places",
+        "tuckbox.errors",
+    },
+    "tuckbox.drivers.null": {
+        "tuckbox.drivers.contract",
+        "tuckbox.errors",
+    },
+    "tuckbox.drivers.places": set(),
     "tuckbox.drivers.redis": {
         "tuckbox.brief",
         "tuckbox.drivers.contract",
         "tuckbox.drivers.urls",
+        "tuckbox.errors",
+    },
+    "tuckbox.drivers.sql": {
+        "tuckbox.brief",
+        "tuckbox.drivers.contract",
+        "tuckbox.drivers.places",
         "tuckbox.errors",
     },
     "tuckbox.drivers.urls": {"tuckbox.errors"},

@@ -123,6 +123,10 @@ class Proxy:
             except OSError:
                 _shut(client)
                 continue
+            for one in (client, server):
+                if one.family != socket.AF_UNIX:
+                    # Otherwise, a request in two parts waits for an acknowledgement of the first.
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._changed:
                 self._sockets |= {client, server}
             for work in (self._requests, self._replies):

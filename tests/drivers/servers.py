@@ -5,18 +5,20 @@ The lab's catalogue says how each server is started. Must not know a driver.
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+import psutil
 
 from lab.runner.catalogue import StoreLimits
 from lab.runner.catalogue.servers import servers
 from lab.runner.failures import NotInstalledError, UnavailableError
 from lab.runner.placeholders import fill, limit_words
-from lab.runner.servers import LOOPBACK, command_of, free_port, program_of
+from lab.runner.servers import LOOPBACK, command_of, free_port, jars_of, program_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,9 +55,12 @@ class Server:
         self._at_socket = at_socket
         self._output = folder / "output.txt"
         words = {"program": program_of(known), "folder": str(folder), "socket": self.path}
+        words |= {"server": known.folder, "jars": jars_of(known), "template": str(folder)}
         words |= {"port": str(self.port), **limit_words(StoreLimits(bytes=64 << 20))}
         command = command_of(known, "socket" if at_socket else "tcp", "stock")
         self._command = [*fill(command, words), *options]
+        for prepare in known.prepare:
+            subprocess.run(fill(prepare, words), stdin=subprocess.DEVNULL, check=True, timeout=50)
 
     def __enter__(self) -> Self:
         self.start()
@@ -83,13 +88,21 @@ class Server:
 
     def pause(self) -> None:
         """Stop it, so that it answers nothing until `kill` or `resume`."""
-        os.kill(self._process.pid, signal.SIGSTOP)
+        self._send(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it continue."""
-        os.kill(self._process.pid, signal.SIGCONT)
+        self._send(signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill it and wait for its end."""
-        self._process.kill()
+        self._send(signal.SIGKILL)
         self._process.wait()
+
+    def _send(self, number: int) -> None:
+        """Send a signal to the server and its own processes, which may have other sessions."""
+        with suppress(psutil.NoSuchProcess):
+            leader = psutil.Process(self._process.pid)
+            for process in [leader, *leader.children(recursive=True)]:
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(number)
