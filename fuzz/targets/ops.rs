@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use tuckbox_engine::{Buffer, Cache, Clock, Config, Error, Ttl, Value};
+use tuckbox_engine::{Attributes, Buffer, Cache, Clock, Config, Error, Terms, Ttl, Value};
 
 /// Takes numbers from the input until it ends.
 struct Input<'a>(&'a [u8]);
@@ -62,6 +62,14 @@ impl Held {
 
 type Map = BTreeMap<Vec<u8>, (Held, Option<u64>)>;
 
+const TAGS: [&str; 3] = ["users", "staff", "guests"];
+
+/// The tag of an entry.
+fn tag_of(cache: &Cache, key: &[u8], buffer: &mut Buffer) -> Option<Vec<u8>> {
+    let mut full = cache.get_full(key, false, buffer).unwrap()?;
+    full.tags.next().map(<[u8]>::to_vec)
+}
+
 fn compare(map: &mut Map, key: &[u8], found: Option<(Held, Option<u64>)>) {
     match found {
         Some(found) => assert_eq!(map.get(key), Some(&found)),
@@ -81,6 +89,8 @@ fn play(data: &[u8]) -> Option<()> {
     };
     let cache = Cache::twins(&config, 1).unwrap().remove(0);
     let (mut map, mut buffer) = (Map::new(), Buffer::new());
+    // The tags of entries that have one.
+    let mut tags: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     while let Some(op) = input.byte() {
         let now = now_us.load(Ordering::Relaxed);
         map.retain(|_, (_, expiry_us)| expiry_us.is_none_or(|expiry_us| expiry_us > now));
@@ -102,10 +112,29 @@ fn play(data: &[u8]) -> Option<()> {
                 let found = found.map(|entry| (Held::of(entry.value), entry.expiry_us));
                 compare(&mut map, &key, found);
             }
-            3..=6 => {
+            3..=5 => {
                 let held = Held::take(&mut input)?;
                 match cache.set(&key, held.value(), ttl) {
-                    Ok(()) => drop(map.insert(key, (held, expiry_us))),
+                    Ok(()) => {
+                        tags.remove(&key);
+                        map.insert(key, (held, expiry_us));
+                    }
+                    Err(Error::ValueTooLarge { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            6 => {
+                let held = Held::take(&mut input)?;
+                let tag = TAGS[usize::from(which) % TAGS.len()];
+                let made_us = (which % 2 == 0).then_some(7);
+                let attributes = Attributes { tags: &[tag], made_us, ..Attributes::default() };
+                let terms = Terms { attributes, ..Terms::plain(ttl) };
+                match cache.store(&key, held.value(), &terms) {
+                    Ok(stored) => {
+                        assert!(stored);
+                        tags.insert(key.clone(), tag.into());
+                        map.insert(key, (held, expiry_us));
+                    }
                     Err(Error::ValueTooLarge { .. }) => {}
                     Err(error) => panic!("{error}"),
                 }
@@ -113,7 +142,10 @@ fn play(data: &[u8]) -> Option<()> {
             7 => {
                 let held = Held::take(&mut input)?;
                 match cache.add(&key, held.value(), ttl) {
-                    Ok(true) => drop(map.insert(key, (held, expiry_us))),
+                    Ok(true) => {
+                        tags.remove(&key);
+                        map.insert(key, (held, expiry_us));
+                    }
                     Ok(false) => assert!(map.contains_key(&key)),
                     Err(Error::ValueTooLarge { .. }) => {}
                     Err(error) => panic!("{error}"),
@@ -123,6 +155,7 @@ fn play(data: &[u8]) -> Option<()> {
                 let held = Held::take(&mut input)?;
                 match cache.replace(&key, held.value(), ttl) {
                     Ok(true) => {
+                        tags.remove(&key);
                         assert!(map.insert(key, (held, expiry_us)).is_some());
                     }
                     Ok(false) => drop(map.remove(&key)),
@@ -147,7 +180,13 @@ fn play(data: &[u8]) -> Option<()> {
             },
             12 => {
                 let known = map.get(&key).cloned();
-                match cache.incr(&key, i64::from(which), Some(7), ttl) {
+                let sum = cache.incr(&key, i64::from(which), Some(7), ttl);
+                // The old entry, or a new one if that was evicted.
+                match tag_of(&cache, &key, &mut buffer) {
+                    Some(tag) => assert_eq!(tags.get(&key), Some(&tag)),
+                    None => drop(tags.remove(&key)),
+                }
+                match sum {
                     Ok(Some(sum)) if sum == 7 + i64::from(which) => {
                         // It may have been evicted, or it was seven: the expiry tells.
                         let entry = cache.get(&key, &mut buffer).unwrap();
@@ -192,6 +231,11 @@ fn play(data: &[u8]) -> Option<()> {
                     count += 1;
                 }
                 assert!(count <= cache.len());
+            }
+            _ if which % 8 == 7 => {
+                let tag = TAGS[usize::from(which / 8) % TAGS.len()];
+                cache.evict(tag, false).unwrap();
+                map.retain(|key, _| tags.get(key).is_none_or(|its| its != tag.as_bytes()));
             }
             _ => {
                 now_us.fetch_add(u64::from(which), Ordering::Relaxed);

@@ -4,7 +4,9 @@ stored under that key."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import decimal
+import json
 import os
 import pickle
 import random
@@ -19,7 +21,7 @@ import pytest
 from attackers import Attacker, Raw
 from integrations.django import project
 from properties.test_round_trips import canonical
-from tuckbox import Cache, _engine
+from tuckbox import Cache, _engine, register
 from tuckbox.errors import EntryCorrupt, EntryRefused, NotAnInteger
 from tuckbox.objects import Objects
 
@@ -65,7 +67,17 @@ class Evil:
         return os.mkdir, (self.mark,)
 
 
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """A registered type."""
+
+    x: Any
+    y: Any = None
+
+
 def is_plain(value: Any) -> bool:
+    if type(value) is Point:
+        return is_plain(value.x) and is_plain(value.y)
     if type(value) in {list, tuple, set, frozenset}:
         return all(map(is_plain, value))
     if type(value) is dict:
@@ -193,6 +205,60 @@ def test_every_tag_and_bit_of_an_encoded_value(cache: Cache, mark: Path, trials:
             flips += 1
     assert 0 < values < flips
     trials.add(flips, "forged values")
+
+
+class Json:
+    """A codec."""
+
+    name = "json"
+
+    def encode(self, value: Any) -> Any:
+        return json.dumps(value).encode() if type(value) in {list, str} else NotImplemented
+
+    def decode(self, content: bytes) -> Any:
+        return json.loads(content)
+
+
+OBJECTS: dict[str, tuple[dict[str, Any], Any]] = {
+    "registered": ({}, [Point(1, [Point("two")]), {Point(b"k"): Point(None)}]),
+    "signed": ({"pickle": "signed", "secret": "a secret"}, 1 + 2j),
+    "codec": ({"codec": Json()}, ["a", 1, None]),
+    "zstd": ({"compress": 1}, {"k": "x" * 100}),
+    "lz4": ({"compress": 1, "compressor": "lz4"}, {"k": "x" * 100}),
+}
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_every_tag_and_bit_of_an_object(
+    opened: Callable[..., Cache], mark: Path, kind: str, seed: int, trials: Trials
+) -> None:
+    """Registered types, signed pickles, codecs and compression, damaged with a right checksum."""
+    register(Point)
+    options, value = OBJECTS[kind]
+    cache = opened(mark.with_name("cache.tuck"), size="4 MiB", **options)
+    generator = random.Random(seed)
+    cache["k"] = value
+    with Attacker(cache.path) as attacker:
+        found = attacker["k"]
+    tag, content = found if isinstance(found, Raw) else _engine._encoded(cache, value)
+    assert cache["k"] == value
+    evil = pickle.dumps(Evil(mark))
+    forged = [(other, content) for other in range(TAG_COUNT) if other != tag]
+    for place in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[place // 8] ^= 1 << place % 8
+        forged.append((tag, bytes(flipped)))
+    forged += [(tag, content[:length]) for length in range(len(content))]
+    forged += [(tag, content[:length] + evil) for length in range(len(content))]
+    forged += [
+        (code, generator.randbytes(generator.randrange(64)))
+        for code in (21, 22, 23, 24, 25)
+        for _ in range(100)
+    ]
+    for code, bytes_ in forged:
+        _engine._plant(cache, b"k", code, bytes_)
+        read_every_way(cache, "k", mark)
+    trials.add(len(forged), "damaged objects")
 
 
 # Damage of the file itself: there the checksum has to see it.
@@ -400,26 +466,31 @@ def signed(tmp_path: Path) -> Any:
     return lambda name, kind=TuckboxCache: kind(str(tmp_path / name), {})
 
 
-def forge(decode: Callable[[int, bytes, bytes, bytes], Any], mark: Path) -> int:
+SIGNED = 23
+OURS, OTHER = b"1" * 16, b"2" * 16
+
+
+def forge(decode: Callable[[bytes, bytes, bytes], Any], mark: Path) -> int:
     """Try signed pickles with one bit flipped, and those of another entry or cache.
 
     Raises:
         AssertionError: One was unpickled.
     """
-    objects = Objects(pickle="signed", secret=b"k" * 32)
-    ours, other = b"1" * 16, b"2" * 16
+    signing = Objects(pickle="signed", secret=b"k" * 32)
     refused = 0
     for value in (Evil(mark), {"k": [Evil(mark)]}, ("x" * 100, Evil(mark))):
-        code, genuine = objects.encode(value, b"key", ours) or (0, b"")
-        forged = [(b"other key", ours, genuine), (b"key", other, genuine)]
-        forged += [(b"key\0", ours, genuine), (b"ke", b"y" + ours[1:], genuine)]
+        encoded = signing.encode(value, b"key", OURS)
+        assert encoded is not None
+        genuine = encoded[1]
+        forged = [(OURS, b"other key", genuine), (OTHER, b"key", genuine), (OURS, b"", genuine)]
+        forged += [(OURS, b"\xfft\xffbkey", genuine), (OURS, b"key\0", genuine)]
         for bit in range(8 * len(genuine)):
             flipped = bytearray(genuine)
             flipped[bit // 8] ^= 1 << bit % 8
-            forged.append((b"key", ours, bytes(flipped)))
-        for key, cache_id, content in forged:
+            forged.append((OURS, b"key", bytes(flipped)))
+        for cache_id, key, content in forged:
             try:
-                decode(code, content, key, cache_id)
+                decode(cache_id, key, content)
             except EntryRefused:
                 refused += 1
             except Exception as error:
@@ -428,29 +499,30 @@ def forge(decode: Callable[[int, bytes, bytes, bytes], Any], mark: Path) -> int:
     return refused
 
 
-def test_every_bit_of_a_signed_object(mark: Path, trials: Trials) -> None:
+def decoded(cache_id: bytes, key: bytes, content: bytes) -> Any:
     objects = Objects(pickle="signed", secret=[b"other" * 8, b"k" * 32])
-    refused = forge(objects.decode, mark)
+    return objects.decode(SIGNED, content, key, cache_id)
+
+
+def test_every_bit_of_a_signed_object(mark: Path, trials: Trials) -> None:
+    refused = forge(decoded, mark)
     assert refused > 3000
-    code, genuine = Objects(pickle="signed", secret=b"k" * 32).encode({1}, b"key", b"1") or (0, b"")
-    assert objects.decode(code, genuine, b"key", b"1") == {1}
+    encoded = Objects(pickle="signed", secret=b"k" * 32).encode({1}, b"key", OURS)
+    assert encoded is not None
+    assert decoded(OURS, b"key", encoded[1]) == {1}
     trials.add(refused, "forged objects")
-
-
-def signing(code: int, content: bytes, key: bytes, cache_id: bytes) -> Any:
-    return Objects(pickle="signed", secret=b"k" * 32).decode(code, content, key, cache_id)
 
 
 @pytest.mark.parametrize(
     "decode",
     [
-        lambda code, content, key, cache_id: pickle.loads(content[32:]),
-        lambda code, content, key, cache_id: signing(code, content, key, b"1" * 16),
-        lambda code, content, key, cache_id: signing(code, content, b"key", cache_id),
+        lambda cache_id, key, content: pickle.loads(content[32:]),
+        lambda cache_id, key, content: decoded(OURS, key, content),
+        lambda cache_id, key, content: decoded(cache_id, b"key", content),
     ],
     ids=["no signature", "any cache", "any key"],
 )
-def test_a_handle_that_believes_is_caught(decode: Any, mark: Path) -> None:
+def test_a_backend_that_believes_is_caught(decode: Any, mark: Path) -> None:
     with pytest.raises(AssertionError, match="was unpickled"):
         forge(decode, mark)
 
@@ -459,25 +531,25 @@ def test_objects_are_good_for_one_entry_of_one_cache(
     signed: Any, tmp_path: Path, trials: Trials
 ) -> None:
     one, two = signed("one"), signed("two")
-    two.set("other", 1)
-    for number in range(50):
-        one.set(f"key-{number}", {"of": ("one", ...)})
-    with Attacker(tmp_path / "one") as first, Attacker(tmp_path / "two") as second:
-        for number in range(50):
-            key = f":1:key-{number}"
-            stolen = first[key]
-            assert type(stolen) is Raw
-            second[key] = stolen
-            assert two.get(f"key-{number}") is None
-            first[f":1:key-{number + 1}"] = stolen
-            assert one.get(f"key-{number + 1}") is None
-            first[f":2:key-{number}"] = stolen
-            assert one.get(f"key-{number}", version=2) is None
-            assert one.get(f"key-{number}") == {"of": ("one", ...)}
-            one.set(f"key-{number + 1}", {"of": ("one", ...)})
-    trials.add(150, "objects in wrong places")
     for backend in (one, two):
-        backend._cache.close()
+        for number in range(51):
+            backend.set(f"key-{number}", {"of": ("one", ...)})
+    raw, raw_two = Attacker(tmp_path / "one"), Attacker(tmp_path / "two")
+    for number in range(50):
+        key = f":1:key-{number}"
+        genuine = raw[key]
+        assert genuine.code == SIGNED
+        raw_two[key] = genuine
+        assert two.get(f"key-{number}") is None
+        raw[f":1:key-{number + 1}"] = genuine
+        assert one.get(f"key-{number + 1}") is None
+        raw[f":2:key-{number}"] = genuine
+        assert one.get(f"key-{number}", version=2) is None
+        assert one.get(f"key-{number}") == {"of": ("one", ...)}
+        one.set(f"key-{number + 1}", {"of": ("one", ...)})
+    trials.add(150, "objects in wrong places")
+    for cache in (one._cache, two._cache, raw, raw_two):
+        cache.close()
 
 
 def test_a_copy_of_the_file_is_the_same_cache(signed: Any, tmp_path: Path) -> None:

@@ -429,7 +429,7 @@ fn every_waiter_for_a_maker_wakes() {
                 thread::spawn(move || cache.wait_made(KEY, Duration::from_secs(1000)).unwrap())
             })
             .collect();
-        twins[0].abandon(token);
+        twins[0].abandon(&token);
         assert!(waiters.into_iter().all(|waiter| waiter.join().unwrap()));
     });
 }

@@ -10,7 +10,7 @@ use tuckbox_engine::{Config, Handle, Place, Value};
 
 use super::{decode, encode::encode, Rules};
 use crate::errors::classes::EntryCorrupt;
-use crate::objects::Entry;
+use crate::objects::{Entry, Objects};
 
 const UNLIMITED: Rules<'_> = Rules { bytes_max: usize::MAX, is_exact: false, objects: None };
 
@@ -38,9 +38,36 @@ fn entry() -> Entry<'static> {
     Entry { objects: None, cache, key: b"key" }
 }
 
+/// What decodes objects: a registered type, signed pickles, a codec, compression.
+fn objects(py: Python<'_>, name: &str) -> Objects {
+    let source = cr#"
+from tuckbox.objects import Objects
+from tuckbox.registry import register
+class Pair(tuple): pass
+class Codec:
+    name = "c"
+    def encode(self, value): return repr(value).encode()
+    def decode(self, content): return content.decode()
+register(Pair, name="p", encode=list, decode=lambda state: Pair(map(len, state)))
+with_pickle = Objects(pickle="signed", secret="a secret")
+with_codec = Objects(codec=Codec())
+"#;
+    let module = PyModule::from_code(py, source, c"objects.py", c"objects").unwrap();
+    Objects::new(&module.getattr(name).unwrap()).unwrap()
+}
+
 /// Decodes a value; `None` if it is corrupt. Panics for any other exception.
 fn decoded<'py>(py: Python<'py>, tag: u8, bytes: &[u8]) -> Option<Bound<'py, PyAny>> {
-    match decode(py, Value::Bytes { tag, bytes }, entry) {
+    decoded_by(py, None, tag, bytes)
+}
+
+fn decoded_by<'py>(
+    py: Python<'py>,
+    objects: Option<&Objects>,
+    tag: u8,
+    bytes: &[u8],
+) -> Option<Bound<'py, PyAny>> {
+    match decode(py, Value::Bytes { tag, bytes }, || Entry { objects, ..entry() }) {
         Ok(value) => Some(value),
         Err(raised) => {
             let error = PyErr::from(raised);
@@ -77,6 +104,21 @@ fn the_sample_comes_back() {
         let back = decoded(py, bytes[0], &bytes[1..]).unwrap();
         assert!(back.eq(&value).unwrap());
         assert_eq!(back.repr().unwrap().to_string(), value.repr().unwrap().to_string());
+    });
+}
+
+#[test]
+fn objects_that_are_whole_come_back() {
+    with_python(|py| {
+        let (pickle, codec) = (objects(py, "with_pickle"), objects(py, "with_codec"));
+        let pair = b"\x01p\x0a\x02\x81a\x82bc";
+        let found = decoded_by(py, Some(&pickle), super::code::REGISTERED, pair).unwrap();
+        assert_eq!(found.repr().unwrap().to_string(), "(1, 2)");
+        let found = decoded_by(py, Some(&codec), super::code::CUSTOM, b"\x01cabc").unwrap();
+        assert_eq!(found.extract::<String>().unwrap(), "abc");
+        for code in super::code::REGISTERED..super::code::END {
+            assert!(decoded(py, code, pair).is_none(), "code {code} without objects");
+        }
     });
 }
 
@@ -151,6 +193,22 @@ proptest! {
     #[test]
     fn arbitrary_bytes_are_a_value_or_damage(tag in 0u8..64, bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         with_python(|py| { decoded(py, tag, &bytes); });
+    }
+
+    #[test]
+    fn arbitrary_objects_are_a_value_or_damage(code in super::code::REGISTERED..super::code::END, is_named: bool, bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        with_python(|py| {
+            // So that the function of a registered type or codec gets them.
+            let head: &[u8] = match (is_named, code) {
+                (true, super::code::REGISTERED) => b"\x01p",
+                (true, super::code::CUSTOM) => b"\x01c",
+                (true, super::code::COMPRESSED) => b"\x01\x07",
+                _ => b"",
+            };
+            for name in ["with_pickle", "with_codec"] {
+                decoded_by(py, Some(&objects(py, name)), code, &[head, &bytes].concat());
+            }
+        });
     }
 
     #[test]
