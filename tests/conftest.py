@@ -50,6 +50,10 @@ def memory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     return folder
 
 
+PLACES = ("redis", "memcached", "files", "sqlite")
+"""Where `tests/drivers/test_caches.py` keeps the entries of caches."""
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test on the stores that its module names in ``RUNS_ON``; else on the shared file.
 
@@ -57,9 +61,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """
     if "store" in metafunc.fixturenames:
         stores = getattr(metafunc.module, "RUNS_ON", ("shared",))
-        assert {*stores} <= {"shared", "memory", "namespace", "remote"}
+        assert {*stores} <= {"shared", "memory", "namespace", "remote", *PLACES}
         if metafunc.definition.get_closest_marker("shared_file"):
             stores = ("shared",)
+        if metafunc.definition.get_closest_marker("lists_keys"):
+            stores = tuple(one for one in stores if one != "memcached")
         if metafunc.definition.get_closest_marker("one_machine"):
             stores = tuple(one for one in stores if one != "remote")
         if metafunc.definition.get_closest_marker("whole_cache"):

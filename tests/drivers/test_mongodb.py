@@ -12,9 +12,9 @@ import time
 
 import pymongo
 import pytest
+
 from drivers.faults import PATIENT_S, SHORT_S, FaultTests
 from drivers.servers import Server, is_installed
-
 from tuckbox.drivers.mongodb import Mongodb
 from tuckbox.errors import ClientMissing, InvalidArgument, Refused, Unreachable
 from tuckbox.testing.drivers import DriverTests

@@ -7,9 +7,9 @@ import time
 import psycopg
 import pymysql
 import pytest
+
 from drivers.faults import FaultTests
 from drivers.servers import Server
-
 from tuckbox.drivers.sql import Sql
 from tuckbox.testing.drivers import DriverTests
 

@@ -184,7 +184,7 @@ class Mongodb:
                 return work(collection, clock)
         except TuckboxError:
             raise
-        except Exception as error:  # noqa: BLE001 - A wrong server breaks the client anywhere.
+        except Exception as error:
             self._is_indexed = False  # It may be another database now.
             raise self._converted(error) from error
 

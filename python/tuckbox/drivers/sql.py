@@ -173,7 +173,7 @@ class Sql:
                 return self._once(work)
             except TuckboxError:
                 raise
-            except Exception as error:  # noqa: BLE001 - A wrong server breaks the client anywhere.
+            except Exception as error:
                 self._is_there = False  # It may be another database now.
                 lost = again and attempt == 1 and _is_lost(error)
                 in_time = time.monotonic() - begun < self._timeout_s / 2

@@ -16,8 +16,8 @@ if a row of its tags has a later value. A place may lose any of these:
 
 - A row: an entry whose tag has no row is invalid. A new row begins with what the clock shows, so
   entries from before it stay invalid.
-- The clock: the next one begins with the time, and at least at the rows that are met. An entry whose
-  stamp is later than the clock is invalid.
+- The clock: the next one begins with the time, and at least at the rows that are met. An entry
+  whose stamp is later than the clock is invalid.
 
 **Time.** The place counts a ttl by its own clock. Where a driver tells what is left, a reader uses
 that. Elsewhere it uses the moment in the envelope, by the clock of the machine that stored it.
@@ -619,9 +619,9 @@ class RemoteStore:
         return stored
 
     def abandon(self, lease: RemoteLease) -> None:
-        """End a lease without a value."""
+        """End a lease without a value. Of a lease that ended, does nothing."""
         place_key = self._entry_key(lease.key)
-        while True:
+        while lease.number in self._leases:
             refuse_if_brief()
             found = self.driver.get(place_key)
             seen = self._seen(lease.key, found)
