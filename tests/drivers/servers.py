@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psutil
-
 from lab.runner.catalogue import StoreLimits
 from lab.runner.catalogue.servers import servers
 from lab.runner.failures import NotInstalledError, UnavailableError

@@ -7,9 +7,9 @@ import time
 import psycopg
 import pymysql
 import pytest
+
 from drivers.faults import FaultTests
 from drivers.servers import Server
-
 from tuckbox.drivers.sql import Sql
 from tuckbox.testing.drivers import DriverTests
 
@@ -28,7 +28,7 @@ class Postgresql(Server):
                 psycopg.connect(
                     host="127.0.0.1", port=self.port, user="root", dbname="postgres"
                 ).close()
-                return
+                break
             except psycopg.OperationalError:
                 if time.monotonic() > give_up:
                     raise
