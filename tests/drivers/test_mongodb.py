@@ -25,7 +25,7 @@ LIMIT = 4_000_000
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mongodb")
-    name = ("mongod", ()) if is_installed("mongod") else ("mongo_java_server", ("MONGO_5_0",))
+    name = ("mongod", ()) if is_installed("mongod") else ("mongo_java_server", ("13",))
     with Server(name[0], folder, name[1]) as server:
         yield server
 

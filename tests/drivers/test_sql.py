@@ -28,7 +28,7 @@ class Postgresql(Server):
                 psycopg.connect(
                     host="127.0.0.1", port=self.port, user="root", dbname="postgres"
                 ).close()
-                return
+                break
             except psycopg.OperationalError:
                 if time.monotonic() > give_up:
                     raise

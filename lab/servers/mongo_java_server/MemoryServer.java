@@ -1,10 +1,12 @@
 import de.bwaldvogel.mongo.MongoServer;
+import de.bwaldvogel.mongo.MongoVersion;
 import de.bwaldvogel.mongo.ServerVersion;
 import de.bwaldvogel.mongo.backend.memory.MemoryBackend;
+import java.util.List;
 
 /**
- * Serves an empty database from memory. Arguments: address and port to listen on, and optionally
- * the version of MongoDB that it claims to be, such as MONGO_5_0.
+ * Serves an empty database from memory. Arguments: address and port to listen on, and optionally the
+ * wire version that it claims, for clients that refuse its own.
  *
  * The library's own main program listens on one fixed port.
  */
@@ -12,7 +14,18 @@ final class MemoryServer {
     public static void main(String[] arguments) {
         MemoryBackend backend = new MemoryBackend();
         if (arguments.length > 2) {
-            backend.version(ServerVersion.valueOf(arguments[2]));
+            int wireVersion = Integer.parseInt(arguments[2]);
+            backend.version(new MongoVersion() {
+                @Override
+                public List<Integer> getVersionArray() {
+                    return ServerVersion.MONGO_5_0.getVersionArray();
+                }
+
+                @Override
+                public int getWireVersion() {
+                    return wireVersion;
+                }
+            });
         }
         MongoServer server = new MongoServer(backend);
         Runtime.getRuntime().addShutdownHook(new Thread(server::shutdownNow));

@@ -108,7 +108,7 @@ class Files:
         )
 
     @classmethod
-    def from_url(cls, url: str, **options: Any) -> Files:
+    def from_url(cls, url: str, **options: Any) -> Files:  # noqa: ANN401 - Those of the class.
         """Return a driver for ``file:///absolute/path``.
 
         Options are those of the class, in the query or as arguments; those in the query win.
@@ -245,7 +245,7 @@ class Files:
                     if create:
                         self._create_folder(key)
                     return self._write(key, change, self._timeout_s)
-                except FileNotFoundError:
+                except FileNotFoundError:  # noqa: PERF203
                     if not create:
                         return False
             raise Unreachable(f"{self.title}: the folder is removed again and again")

@@ -13,8 +13,9 @@ may be missing up to two round trips earlier.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,7 +49,7 @@ _VERSION_BYTES = 8
 _VALUE_BYTES_MAX = (16 << 20) - KEY_BYTES_MAX - 2 * 500 - 500
 _KEYS_AT_ONCE = 1000
 _SECONDS_BETWEEN_CLOCKS = 60.0
-_MS = datetime.timedelta(milliseconds=1)
+_MS = dt.timedelta(milliseconds=1)
 _TTL_S_MAX = 1e9  # The year 9999 is the last of a datetime.
 _AFTER_ALL_BYTES = "\u0100"
 # What is no refusal: out of time, shutting down, and interrupted by that.
@@ -59,15 +60,15 @@ _NEEDS_OPTIONS = "use the options of PyMongo, or database, collection, timeout_s
 class _Clock(NamedTuple):
     """The server's clock, as it was read. The true one is between `low` and `high`."""
 
-    server: datetime.datetime
+    server: dt.datetime
     sent_s: float
     received_s: float
 
-    def low(self) -> datetime.datetime:
-        return self.server + datetime.timedelta(seconds=time.monotonic() - self.received_s)
+    def low(self) -> dt.datetime:
+        return self.server + dt.timedelta(seconds=time.monotonic() - self.received_s)
 
-    def high(self) -> datetime.datetime:
-        return self.server + _MS + datetime.timedelta(seconds=time.monotonic() - self.sent_s)
+    def high(self) -> dt.datetime:
+        return self.server + _MS + dt.timedelta(seconds=time.monotonic() - self.sent_s)
 
 
 class Mongodb:
@@ -117,6 +118,7 @@ class Mongodb:
         self._client: Optional[MongoClient[Any]] = None if isinstance(where, str) else where
         self._names = (database, collection)
         self._timeout_s = timeout_s
+        self._lock = threading.Lock()
         self._clock: Optional[_Clock] = None
         self._is_indexed = False
         self._is_open = True
@@ -174,14 +176,24 @@ class Mongodb:
 
     # --- Talking -------------------------------------------------------------------------------
 
-    def _run(self, work: Callable[[Collection[_Document], _Clock], _R]) -> _R:
+    def _run(
+        self, work: Callable[[Collection[_Document], _Clock], _R], *, again: bool = False
+    ) -> _R:
+        """Do work within the time limit, once more if a connection was lost and ``again``.
+
+        PyMongo does so with reads.
+        """
         refuse_if_brief()
         if not self._is_open:
             raise CacheClosed("this driver is closed; open it again to use it")
         try:
             with self._pymongo.timeout(self._timeout_s):
-                collection, clock = self._prepared()
-                return work(collection, clock)
+                try:
+                    return work(*self._prepared())
+                except self._errors.AutoReconnect:
+                    if not again:
+                        raise
+                    return work(*self._prepared())
         except TuckboxError:
             raise
         except Exception as error:
@@ -190,25 +202,29 @@ class Mongodb:
 
     def _prepared(self) -> tuple[Collection[_Document], _Clock]:
         """The collection with its index, and the server's clock."""
-        if self._client is None:
-            limit_ms = max(1, int(self._timeout_s * 1000))
-            self._client = self._pymongo.MongoClient(
-                self._url,
-                connect=False,
-                serverSelectionTimeoutMS=limit_ms,
-                connectTimeoutMS=limit_ms,
-            )
+        with self._lock:
+            client = self._client = self._client or self._new_client()
         database, name = self._names
-        collection = self._client[database][name]
+        collection = client[database][name]
         clock = self._clock
         if clock is None or time.monotonic() > clock.sent_s + _SECONDS_BETWEEN_CLOCKS:
             sent_s = time.monotonic()
-            told = self._client[database].command("hello")["localTime"]
+            # The name of `hello` that servers before 4.4, and those that imitate them, know, too.
+            told = client[database].command("isMaster")["localTime"]
             clock = self._clock = _Clock(told.replace(tzinfo=None), sent_s, time.monotonic())
         if not self._is_indexed:
             collection.create_index("ends", expireAfterSeconds=0)
             self._is_indexed = True
         return collection, clock
+
+    def _new_client(self) -> MongoClient[Any]:
+        limit_ms = max(1, int(self._timeout_s * 1000))
+        return self._pymongo.MongoClient(
+            self._url,
+            connect=False,
+            serverSelectionTimeoutMS=limit_ms,
+            connectTimeoutMS=limit_ms,
+        )
 
     def _converted(self, error: Exception) -> TuckboxError:
         text = " ".join(str(error).split())[:300]
@@ -301,7 +317,7 @@ class Mongodb:
                     entries.bulk_write(writes, ordered=False)
 
         if last:
-            self._run(work)
+            self._run(work, again=True)
 
     def add(self, key: bytes, value: bytes, ttl_s: Optional[float]) -> bool:
         """See `Driver.add`."""
@@ -361,20 +377,16 @@ class Mongodb:
         """See `Driver.scan`. Uses the index of ``_id``, in pages."""
         begin = prefix[:PREFIX_BYTES_MAX].decode("latin-1")
         bounds = {"$gte": begin, "$lt": begin + _AFTER_ALL_BYTES}
-        while True:
 
-            def page(entries: Collection[_Document], clock: _Clock) -> list[_Document]:
-                wanted = {"_id": dict(bounds), **_is_alive(clock)}
-                found = entries.find(wanted, {"key": 1}).sort("_id", 1).limit(_KEYS_AT_ONCE)
-                return list(found)
+        def page(entries: Collection[_Document], clock: _Clock) -> list[_Document]:
+            wanted = {"_id": dict(bounds), **_is_alive(clock)}
+            return list(entries.find(wanted, {"key": 1}).sort("_id", 1).limit(_KEYS_AT_ONCE))
 
-            documents = self._run(page)
+        while documents := self._run(page):
             for document in documents:
                 key = bytes(document.get("key") or document["_id"].encode("latin-1"))
                 if key.startswith(prefix):
                     yield key
-            if len(documents) < _KEYS_AT_ONCE:
-                return
             bounds = {"$gt": documents[-1]["_id"], "$lt": begin + _AFTER_ALL_BYTES}
 
     def clear(self, prefix: bytes) -> None:
@@ -398,11 +410,9 @@ def _id(key: bytes) -> str:
     return place(key)[0].decode("latin-1")
 
 
-def _ends(ttl_s: Optional[float], clock: _Clock) -> Optional[datetime.datetime]:
+def _ends(ttl_s: Optional[float], clock: _Clock) -> Optional[dt.datetime]:
     # BSON rounds down to milliseconds.
-    return (
-        None if ttl_s is None else clock.low() + datetime.timedelta(seconds=min(ttl_s, _TTL_S_MAX))
-    )
+    return None if ttl_s is None else clock.low() + dt.timedelta(seconds=min(ttl_s, _TTL_S_MAX))
 
 
 def _is_alive(clock: _Clock) -> _Document:
@@ -427,6 +437,7 @@ _parents: list[Any] = []
 
 def _after_fork() -> None:
     for driver in list(_drivers):
+        driver._lock = threading.Lock()  # noqa: SLF001
         if driver._url is not None:  # noqa: SLF001
             _parents.append(driver._client)  # noqa: SLF001
             driver._client = None  # noqa: SLF001

@@ -21,7 +21,7 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
 
@@ -152,7 +152,7 @@ class Sql:
             if name in parsed.query:
                 text = parsed.query[name]
                 try:
-                    query[name] = kind(text)  # type: ignore[arg-type, operator]
+                    query[name] = kind(text)  # type: ignore[arg-type]
                 except (TypeError, ValueError):
                     raise InvalidArgument(
                         f"the URL's option {name!r} has a wrong value {text!r}"
@@ -171,7 +171,7 @@ class Sql:
         for attempt in itertools.count(1):
             try:
                 return self._once(work)
-            except TuckboxError:
+            except TuckboxError:  # noqa: PERF203
                 raise
             except Exception as error:
                 self._is_there = False  # It may be another database now.
@@ -340,18 +340,19 @@ class Sql:
         """See `Driver.scan`. Uses the primary key, for prefixes of up to 468 bytes alone."""
         begin = prefix[:PREFIX_BYTES_MAX]
         after, statement = begin, "scan from"
-        while True:
+
+        def page(connection: sa.Connection) -> list[Any]:
             row = {"after": after, "count": _ROWS_AT_ONCE}
-            rows = self._run(lambda one: _all(one, self._statements[statement], row), again=True)
-            for place_, name in rows:
-                if not bytes(place_).startswith(begin):
+            return _all(connection, self._statements[statement], row)
+
+        while rows := self._run(page, again=True):
+            for row in rows:
+                if not bytes(row.place).startswith(begin):
                     return
-                key = bytes(place_ if name is None else name)
+                key = bytes(row.place if row.name is None else row.name)
                 if key.startswith(prefix):
                     yield key
-            if len(rows) < _ROWS_AT_ONCE:
-                return
-            after, statement = bytes(rows[-1][0]), "scan after"
+            after, statement = bytes(rows[-1].place), "scan after"
 
     def clear(self, prefix: bytes) -> None:
         """See `Driver.clear`."""
@@ -435,7 +436,7 @@ def _limit_psycopg(engine: sa.Engine, timeout_s: float) -> None:
     import psycopg  # noqa: PLC0415
     import sqlalchemy  # noqa: PLC0415
 
-    def limited(steps: Any) -> Iterator[Any]:  # noqa: ANN401 - As in psycopg, which waits in steps.
+    def limited(steps: Any) -> Generator[Any, Any, Any]:  # noqa: ANN401 - As in psycopg, which waits in steps.
         until = time.monotonic() + timeout_s
         try:
             wanted = next(steps)
