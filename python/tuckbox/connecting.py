@@ -11,20 +11,23 @@ from typing import TYPE_CHECKING, Any, Optional, SupportsIndex, Union
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tuckbox.advice import explains_names
+from tuckbox.compression import Algorithm
 from tuckbox.errors import InvalidArgument
+from tuckbox.objects import Codec, Pickle
+from tuckbox.signing import SecretArgument
 
 if TYPE_CHECKING:
     from tuckbox.cache import Cache
-    from tuckbox.compression import Algorithm
-    from tuckbox.objects import Codec, Pickle
-    from tuckbox.signing import SecretArgument
+else:
+    # Where the extension is missing, that class is, too.
+    Cache = Any
 
 __all__ = ["connect"]
 
 _DRIVERS = {
     "file": ("files", "Files"),
     "memcached": ("memcached", "Memcached"),
-    "mongodb": ("mongodb", "MongoDB"),
+    "mongodb": ("mongodb", "Mongodb"),
     "mysql+pymysql": ("sql", "Sql"),
     "null": ("null", "Null"),
     "postgresql+psycopg": ("sql", "Sql"),

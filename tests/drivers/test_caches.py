@@ -35,14 +35,15 @@ LISTS_TOO = (
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     folders = {name: tmp_path_factory.mktemp(name) for name in PLACES}
-    with Server("redis", folders["redis"], ("--save", "")) as redis:
-        with Server("memcached", folders["memcached"]) as memcached:
-            yield {
-                "redis": f"redis://127.0.0.1:{redis.port}",
-                "memcached": f"memcached://127.0.0.1:{memcached.port}",
-                "files": f"file://{folders['files']}",
-                "sqlite": f"sqlite:///{folders['sqlite']}/app.db",
-            }
+    redis = Server("redis", folders["redis"], ("--save", ""))
+    memcached = Server("memcached", folders["memcached"])
+    with redis, memcached:
+        yield {
+            "redis": f"redis://127.0.0.1:{redis.port}",
+            "memcached": f"memcached://127.0.0.1:{memcached.port}",
+            "files": f"file://{folders['files']}",
+            "sqlite": f"sqlite:///{folders['sqlite']}/app.db",
+        }
 
 
 @pytest.fixture
