@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pymongo
 import pytest
@@ -46,7 +47,21 @@ def opened(server):
 
 
 class TestMongodb(DriverTests):
-    pass
+    def test_no_swap_is_lost(self, opened):
+        """Threads swap at the same time but do not read.
+
+        mongo-java-server sends documents while it changes them, so a reader can get the value of
+        one write and the version of another.
+        """
+        driver = opened()
+        driver.set(b"count", b"0", None)
+        for step in range(20):
+            version = driver.get(b"count").version
+            with ThreadPoolExecutor(4) as threads:
+                swaps = threads.map(
+                    lambda number: driver.swap(b"count", b"%d" % number, None, version), range(4)
+                )
+                assert list(swaps).count(True) == 1, step
 
 
 class TestFaults(FaultTests):

@@ -54,6 +54,9 @@ _CLIENTS = {
     "mariadb": ("mariadb+pymysql", "mysql"),
 }
 _MYSQL = ("mysql", "mariadb")
+_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "table": str, "timeout_s": float, "value_bytes_max": int
+}  # fmt: skip
 _VERSION_BYTES = 8
 _ROWS_AT_ONCE = 500  # SQLite takes 999 parameters in its oldest builds.
 _WRITES_BETWEEN_SWEEPS = 1000
@@ -141,21 +144,21 @@ class Sql:
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Sql:  # noqa: ANN401 - Those of the class.
-        """Return a driver for a URL of the class, whose query may have ``table`` and ``timeout_s``.
+        """Return a driver for a URL of the class, whose query may have options of the class.
 
         Raises:
             ClientMissing: As the class.
             InvalidArgument: As the class.
         """
         parsed, query = _parsed(url), {}
-        for name, kind in (("table", str), ("timeout_s", float), ("value_bytes_max", int)):
+        for name, kind in _OPTIONS.items():
             if name in parsed.query:
-                text = parsed.query[name]
                 try:
-                    query[name] = kind(text)  # type: ignore[arg-type]
+                    # A tuple, if it is there twice.
+                    query[name] = kind("".join([parsed.query[name]]))  # type: ignore[list-item]
                 except (TypeError, ValueError):
                     raise InvalidArgument(
-                        f"the URL's option {name!r} has a wrong value {text!r}"
+                        f"the URL's option {name!r} has a wrong value {parsed.query[name]!r}"
                     ) from None
         rest = parsed.difference_update_query(query)
         return cls(rest.render_as_string(hide_password=False), **{**options, **query})
@@ -393,6 +396,10 @@ def _parsed(url: str) -> sa.URL:
         raise InvalidArgument(f"the database {backend!r} is not known here; use {schemes}")
     if backend == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise InvalidArgument("a database in memory has one connection; use sqlite:////path")
+    if backend == "sqlite" and (unknown := set(parsed.query) - set(_OPTIONS)):
+        raise InvalidArgument(
+            f"the URL has an unknown option {min(unknown)!r}; use one of: {', '.join(_OPTIONS)}"
+        )
     if parsed.drivername == backend:
         parsed = parsed.set(drivername=_CLIENTS[backend][0])
     return parsed
