@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 from typing import TYPE_CHECKING, Callable
 
 import pytest
@@ -15,6 +16,11 @@ from tuckbox.remote import cache as remote
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So a shell starts jobs in the background. Tests send the signal to themselves and to children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -52,7 +52,10 @@ register(Pair, name="p", encode=list, decode=lambda state: Pair(map(len, state))
 with_pickle = Objects(pickle="signed", secret="a secret")
 with_codec = Objects(codec=Codec())
 "#;
-    let module = PyModule::from_code(py, source, c"objects.py", c"objects").unwrap();
+    // The first import runs it.
+    let module = py.import("objects_of_test").unwrap_or_else(|_| {
+        PyModule::from_code(py, source, c"objects.py", c"objects_of_test").unwrap()
+    });
     Objects::new(&module.getattr(name).unwrap()).unwrap()
 }
 
