@@ -59,7 +59,7 @@ class TestMongodb(DriverTests):
             version = driver.get(b"count").version
             with ThreadPoolExecutor(4) as threads:
                 swaps = threads.map(
-                    lambda number: driver.swap(b"count", b"%d" % number, None, version), range(4)
+                    driver.swap, *zip(*[(b"count", b"%d" % n, None, version) for n in range(4)])
                 )
                 assert list(swaps).count(True) == 1, step
 

@@ -19,7 +19,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 from tuckbox.brief import refuse_if_brief
@@ -97,7 +97,7 @@ class Mongodb:
 
     def __init__(
         self,
-        where: Union[str, MongoClient[Any]] = "mongodb://localhost",
+        where: Any = "mongodb://localhost",  # noqa: ANN401 - A client that may be missing.
         *,
         database: str = "tuckbox",
         collection: str = "entries",

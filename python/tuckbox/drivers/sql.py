@@ -23,7 +23,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from tuckbox.brief import refuse_if_brief
 from tuckbox.drivers.contract import Capabilities, Found, Version
@@ -109,7 +109,7 @@ class Sql:
 
     def __init__(
         self,
-        where: Union[str, sa.Engine],
+        where: Any,  # noqa: ANN401 - An engine of a library that may be missing.
         *,
         table: str = "tuckbox",
         timeout_s: float = 1.0,
