@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -20,8 +21,6 @@ from lab.runner.placeholders import fill, limit_words
 from lab.runner.servers import LOOPBACK, command_of, free_port, jars_of, program_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from typing_extensions import Self
 
 _READY_S_MAX = 20.0
@@ -88,6 +87,9 @@ class Server:
     def pause(self) -> None:
         """Stop it, so that it answers nothing until `kill` or `resume`."""
         self._send(signal.SIGSTOP)
+        # Each thread stops by itself, and one that runs may answer once more.
+        while not all(_is_stopped(process.pid) for process in self._processes()):
+            time.sleep(0.001)
 
     def resume(self) -> None:
         """Let it continue."""
@@ -98,10 +100,21 @@ class Server:
         self._send(signal.SIGKILL)
         self._process.wait()
 
+    def _processes(self) -> list[psutil.Process]:
+        """The server and its own processes, which may have other sessions."""
+        leader = psutil.Process(self._process.pid)
+        return [leader, *leader.children(recursive=True)]
+
     def _send(self, number: int) -> None:
-        """Send a signal to the server and its own processes, which may have other sessions."""
         with suppress(psutil.NoSuchProcess):
-            leader = psutil.Process(self._process.pid)
-            for process in [leader, *leader.children(recursive=True)]:
+            for process in self._processes():
                 with suppress(psutil.NoSuchProcess):
                     process.send_signal(number)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether all threads of a process are stopped."""
+    states = [
+        path.read_text().rpartition(") ")[2] for path in Path(f"/proc/{pid}/task").glob("*/stat")
+    ]
+    return all(state.startswith("T") for state in states)

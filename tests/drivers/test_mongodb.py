@@ -59,7 +59,7 @@ class TestMongodb(DriverTests):
             version = driver.get(b"count").version
             with ThreadPoolExecutor(4) as threads:
                 swaps = threads.map(
-                    lambda number: driver.swap(b"count", b"%d" % number, None, version), range(4)
+                    driver.swap, *zip(*[(b"count", b"%d" % n, None, version) for n in range(4)])
                 )
                 assert list(swaps).count(True) == 1, step
 
@@ -122,7 +122,7 @@ def test_the_key_of_a_shared_place_is_compared(opened, documents):
     key = b"x" * 600
     driver.set(key, b"v", None)
     assert driver.get(key).value == b"v"
-    documents.update_one({}, {"$set": {"key": b"x" * 601}})
+    documents.update_one({"key": key}, {"$set": {"key": b"x" * 601}})
     assert driver.get(key) is None
     assert driver.get_many([key]) == {}
 

@@ -1,9 +1,9 @@
 """`Files`: a driver that keeps each value in a file of its own.
 
 A file is named by the digest of its key, in two levels of folders. It has a header, the key and the
-value. Reads take no lock: a new file is written next to the old one and renamed, so a reader sees
-one of the two, whole. Writes lock the folder of the key with `flock`, which the system releases if
-their process is killed.
+value. Reads take no lock: a write creates another file and renames it, so a reader sees one of the
+two, whole. Writes lock the folder of the key with `flock`, which the system releases if their
+process is killed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TEMPORARY = "new"
 _URL = "file:///absolute/path"
 _LEVEL_CHARACTERS = 2
 _SECONDS_BETWEEN_TRIES = 0.001
-# A folder that another program removes is created again, but not without end.
+# A folder that another program removes is created again, but not endlessly.
 _TRIES_MAX = 10
 _REFUSALS = {
     errno.EACCES, errno.EPERM, errno.EROFS,
@@ -295,7 +295,7 @@ class Files:
 
     @staticmethod
     def _replace(folder: int, name: str, key: bytes, kept: _Kept) -> None:
-        """Write a file next to the old one and rename it. The lock protects the name in between."""
+        """Write another file and rename it. The lock protects the name in between."""
         with suppress(FileNotFoundError):
             os.unlink(_TEMPORARY, dir_fd=folder)  # Of a process that was killed.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL

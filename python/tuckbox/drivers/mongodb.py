@@ -97,7 +97,7 @@ class Mongodb:
 
     def __init__(
         self,
-        where: Any = "mongodb://localhost",  # noqa: ANN401 - A str or a `pymongo.MongoClient`.
+        where: Any = "mongodb://localhost",  # noqa: ANN401 - A client that may be missing.
         *,
         database: str = "tuckbox",
         collection: str = "entries",

@@ -109,7 +109,7 @@ class Sql:
 
     def __init__(
         self,
-        where: Any,  # noqa: ANN401 - A str or a `sqlalchemy.Engine`.
+        where: Any,  # noqa: ANN401 - An engine of a library that may be missing.
         *,
         table: str = "tuckbox",
         timeout_s: float = 1.0,
