@@ -26,11 +26,12 @@ __all__ = ["connect"]
 
 _DRIVERS = {
     "file": ("files", "Files"),
+    "mariadb": ("sql", "Sql"),
     "memcached": ("memcached", "Memcached"),
     "mongodb": ("mongodb", "Mongodb"),
-    "mysql+pymysql": ("sql", "Sql"),
+    "mysql": ("sql", "Sql"),
     "null": ("null", "Null"),
-    "postgresql+psycopg": ("sql", "Sql"),
+    "postgresql": ("sql", "Sql"),
     "redis": ("redis", "Redis"),
     "rediss": ("redis", "Redis"),
     "sqlite": ("sql", "Sql"),
@@ -69,7 +70,8 @@ def connect(
               Redis or Valkey.
             - ``memcached://host:11211,other:11211``: memcached.
             - ``file:///path``: a folder of files.
-            - ``sqlite:////path``, ``postgresql+psycopg://...``, ``mysql+pymysql://...``: a table.
+            - ``sqlite:////path``, ``postgresql://...``, ``mysql://...``, ``mariadb://...``: a table.
+            - ``mongodb://host/database``: MongoDB.
             - ``null://`` keeps nothing.
         prefix: What the keys of this program begin with at a place that others may use too. Not
             for ``shared`` and ``memory``.
@@ -109,11 +111,13 @@ def connect(
     scheme = url.partition(":")[0]
     if scheme in _LOCAL:
         return _local(url, how)
-    if scheme not in _DRIVERS:
+    # SQLAlchemy's URLs may name the client: postgresql+psycopg://...
+    kind = scheme.partition("+")[0]
+    if kind not in _DRIVERS:
         raise InvalidArgument(f"the scheme {scheme!r} is not known; use one of: {_EXAMPLES}")
     from tuckbox.remote.cache import Cache as Remote  # noqa: PLC0415 - Only if it is asked for.
 
-    module, name = _DRIVERS[scheme]
+    module, name = _DRIVERS[kind]
     driver = getattr(importlib.import_module(f"tuckbox.drivers.{module}"), name).from_url(url)
     return Remote(driver, prefix, lease_s=lease_s, **how)  # type: ignore[return-value] # As typed.
 
