@@ -70,7 +70,8 @@ def connect(
               Redis or Valkey.
             - ``memcached://host:11211,other:11211``: memcached.
             - ``file:///path``: a folder of files.
-            - ``sqlite:////path``, ``postgresql://...``, ``mysql://...``, ``mariadb://...``: a table.
+            - ``sqlite:////path``, ``postgresql://...``, ``mysql://...`` or ``mariadb://...``: a
+              table.
             - ``mongodb://host/database``: MongoDB.
             - ``null://`` keeps nothing.
         prefix: What the keys of this program begin with at a place that others may use too. Not
