@@ -3,7 +3,7 @@
 //! Python up to 3.13 ends each daemon thread that asks for the GIL while the interpreter ends, by
 //! unwinding its stack. Rust aborts the process if that meets one of its functions. So what runs
 //! Python code or releases the GIL inside of this extension is counted. At exit, the main thread
-//! waits until nobody is inside, for a limited time, and whoever comes later waits without end.
+//! waits for a limited time until no thread is inside. A thread that enters later waits without end.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
