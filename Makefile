@@ -145,7 +145,7 @@ test-fuzz: ## Each fuzz target on a fixed set of inputs; `make torture` searches
 
 # The families of tests/reliability run in test-reliability, with their figures.
 test-python: $(venv)/built $(venv)/deploying systemd-analyze ## The package: its API, semantics, types and processes.
-	$(venv)/bin/pytest --ignore=tests/reliability
+	$(venv)/bin/pytest --numprocesses 2 --dist loadfile --ignore=tests/reliability
 
 test-django: $(venv)/built ## The backend with Django 4.2; ARGS=6.0 for that version, which needs Python 3.12.
 	tests/integrations/django/versions.sh $(if $(ARGS),$(ARGS),4.2 -k "suite and not wrong or on_error or commands or test_processes")

@@ -77,6 +77,11 @@ def run(
     except (runner.BuildError, RecordError) as error:
         raise click.ClickException(str(error)) from error
     console.print(progress.table(outcome))
+    # Again, because the end of a log is what is read first.
+    for record in outcome.records:
+        if record.failures:
+            console.print(f"{record.family}: failed")
+            progress.show_failures(console, record)
     sys.exit(0 if outcome.is_good else 1)
 
 

@@ -69,8 +69,7 @@ class Progress:
             f"{record.family}  [{colour}]{record.verdict}[/]: {record.trials:,} {record.trial}, "
             f"{len(record.failures)} failures, {record.seconds:.0f} s"
         )
-        for failure in record.failures[:_FAILURES_SHOWN]:
-            self._console.print(f"    {escape(failure)}", soft_wrap=True)
+        show_failures(self._console, record)
         for command in record.commands:
             if command.not_run:
                 self._console.print(f"    not run: {escape(command.not_run)}", soft_wrap=True)
@@ -87,6 +86,12 @@ class Progress:
 
     def _show(self) -> None:
         self._bar.update(self._task, description=escape(" | ".join(self._running.values()))[:60])
+
+
+def show_failures(console: Console, record: Record) -> None:
+    """Print the first failures of a record."""
+    for failure in record.failures[:_FAILURES_SHOWN]:
+        console.print(f"    {escape(failure)}", soft_wrap=True)
 
 
 def table(outcome: Outcome) -> Table:

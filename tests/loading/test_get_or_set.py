@@ -629,7 +629,7 @@ def test_what_the_store_refuses_is_an_error_before_anything_is_made(
         ("v", lambda value: 1 / 0, ZeroDivisionError),
         (Result("x" * (8 << 20)), 60, ValueTooLarge),
     ],
-    ids=str,
+    ids=["made ttl", "stale", "tags", "ttl", "ttl raises", "size"],
 )
 def test_a_wrong_result_is_an_error_and_frees_the_key(
     timed: Cache, made: Any, ttl: Any, error: type[Exception]

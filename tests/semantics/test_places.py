@@ -33,6 +33,9 @@ NAMES_REFUSED = ["with space", "кэш", ".hidden", "-x", "..", ".", "a\nb", "x"
 class Named:
     """A path of a class of its own."""
 
+    def __repr__(self) -> str:
+        return "Named()"
+
     def __fspath__(self) -> str:
         return "app.tuck"
 

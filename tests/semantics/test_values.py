@@ -152,7 +152,11 @@ def same(one: Any, other: Any) -> bool:
 
 
 def name(value: object) -> str:
-    """The same in every process, which addresses are not."""
+    """The same in every process, as addresses, orders of sets and new UUIDs are not."""
+    if isinstance(value, (set, frozenset)):
+        return f"{type(value).__name__} of {len(value)}"
+    if isinstance(value, uuid.UUID) and value.version == 1:
+        return "uuid1"
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))[:40]
 
 
