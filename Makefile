@@ -12,12 +12,12 @@ bench_peers := diskcache lmdb pylibmc redis tokyocabinet php_apcu perl_fastmmap 
 lab_installs = $(wildcard lab/*/*/contestant.toml lab/*/*/server.toml lab/*/*/source.toml lab/*/*/host.toml) \
 	$(shell find lab/contestants lab/hosts/native -name '*.rs' -o -name Cargo.toml) \
 	lab/requirements-contestants.lock lab/Cargo.lock
-lanes := check test-rust test-musl test-python test-django test-wheels test-rig test-lab lab-smoke test-bench \
-	test-torture test-reliability test-fuzz
+lanes := check test-rust test-musl test-python test-django test-wheels test-rig test-lab lab-smoke test-drivers \
+	test-bench test-torture test-reliability test-fuzz
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: FORCE help setup build demo lab lab-docs docs docs-links test check prose test-rust test-musl test-torture test-fuzz hit-ratio \
-	wheels bare-systems licences test-wheels test-python test-django test-rig test-lab lab-smoke test-reliability test-bench bench instructions torture \
+	wheels bare-systems licences test-wheels test-python test-django test-rig test-lab lab-smoke test-drivers test-reliability test-bench bench instructions torture \
 	torture-peers valgrind systemd-analyze format clean
 
 help: ## List the commands.
@@ -145,7 +145,7 @@ test-fuzz: ## Each fuzz target on a fixed set of inputs; `make torture` searches
 
 # The families of tests/reliability run in test-reliability, with their figures.
 test-python: $(venv)/built $(venv)/deploying systemd-analyze ## The package: its API, semantics, types and processes.
-	$(venv)/bin/pytest --numprocesses 2 --dist loadfile --ignore=tests/reliability
+	$(venv)/bin/pytest --numprocesses 2 --dist loadfile --ignore=tests/reliability --ignore=tests/drivers
 
 test-django: $(venv)/built ## The backend with Django 4.2; ARGS=6.0 for that version, which needs Python 3.12.
 	tests/integrations/django/versions.sh $(if $(ARGS),$(ARGS),4.2 -k "suite and not wrong or on_error or commands or test_processes")
@@ -171,6 +171,9 @@ $(venv)/contestants: $(venv)/built $(venv)/lab-sources $(lab_installs)
 
 test-lab: $(venv)/contestants ## The lab, with contestants and servers that must be caught.
 	$(venv)/bin/pytest -c lab/pyproject.toml --numprocesses 2 --dist loadfile lab/tests
+
+test-drivers: $(venv)/contestants ## The drivers, on real servers that the tests start and stop.
+	$(venv)/bin/pytest tests/drivers
 
 lab-smoke: $(venv)/contestants ## Every contestant that can run, 300 checked operations each.
 	$(python) -m lab run smoke --smoke

@@ -10,6 +10,8 @@ import pytest
 
 from tuckbox import Cache, _engine, places, registry
 from tuckbox import memory as memory_store
+from tuckbox.drivers.memory import Memory
+from tuckbox.remote import cache as remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,16 +56,24 @@ def memory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     return folder
 
 
+PLACES = ("redis", "memcached", "files", "sqlite")
+"""Where `tests/drivers/test_caches.py` keeps the entries of caches."""
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test on the stores that its module names in ``RUNS_ON``; else on the shared file.
 
-    "namespace" is a namespace of a shared file.
+    "namespace" is a namespace of a shared file, "remote" a cache on a driver.
     """
     if "store" in metafunc.fixturenames:
         stores = getattr(metafunc.module, "RUNS_ON", ("shared",))
-        assert {*stores} <= {"shared", "memory", "namespace"}
+        assert {*stores} <= {"shared", "memory", "namespace", "remote", *PLACES}
         if metafunc.definition.get_closest_marker("shared_file"):
             stores = ("shared",)
+        if metafunc.definition.get_closest_marker("lists_keys"):
+            stores = tuple(one for one in stores if one != "memcached")
+        if metafunc.definition.get_closest_marker("one_machine"):
+            stores = tuple(one for one in stores if one != "remote")
         if metafunc.definition.get_closest_marker("whole_cache"):
             stores = tuple(one for one in stores if one != "namespace")
         metafunc.parametrize("store", stores, indirect=True)
@@ -71,7 +81,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest) -> str:
-    """Where the caches of a test are: "shared", "memory", or "namespace"."""
+    """Where the caches of a test are: "shared", "memory", "namespace" or "remote"."""
     return request.param  # type: ignore[no-any-return]
 
 
@@ -81,9 +91,13 @@ def opened(store: str) -> Iterator[Callable[..., Cache]]:
     of behaviour is a test of integrity as well. In memory, each path is a name."""
     caches: list[Cache] = []
     names: dict[str, str] = {}
+    drivers: dict[object, Memory] = {}
 
     def open_cache(path: object = None, **kwargs: object) -> Cache:
-        if store == "memory":
+        if store == "remote":
+            kwargs.pop("size", None)
+            cache = remote.Cache(drivers.setdefault(path, KeptOpen()), **kwargs)  # type: ignore[arg-type]
+        elif store == "memory":
             number = next(_numbers)
             name = None if path is None else names.setdefault(str(path), f"test-{number}")
             cache = memory_store.Cache(name, **kwargs)  # type: ignore[arg-type]
@@ -97,8 +111,9 @@ def opened(store: str) -> Iterator[Callable[..., Cache]]:
     yield open_cache
     for cache in caches:
         if not cache.closed:
-            report = cache.check()
-            assert report.is_sound, report
+            if store != "remote":
+                report = cache.check()
+                assert report.is_sound, report
             cache.close()
     for name in names.values():
         # It would live as long as the process.
@@ -123,11 +138,25 @@ def timed(store: str, path: str, clock: _engine.ManualClock) -> Iterator[Cache]:
     """An empty cache whose time is told by `clock`."""
     cache = timed_cache(store, path, clock)
     yield cache
-    assert cache.check().is_sound
+    if store != "remote":
+        assert cache.check().is_sound
     cache.close()
 
 
+class KeptOpen(Memory):
+    """A place that several handles share."""
+
+    capabilities = Memory.capabilities._replace(value_bytes_max=4 << 20)
+
+    def close(self) -> None:
+        pass
+
+
 def timed_cache(store: str, path: str, clock: _engine.ManualClock) -> Cache:
+    if store == "remote":
+        timed = remote.Cache(KeptOpen(clock.now))
+        timed._store._now = clock.now  # type: ignore[union-attr]
+        return timed  # type: ignore[return-value]
     if store == "memory":
         private = memory_store.Cache.__new__(memory_store.Cache)
         memory_store.core.Core.__init__(private, size_bytes=4 << 20, clock=clock)

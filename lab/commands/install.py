@@ -37,7 +37,7 @@ BROWSER = frozenset({"chromium", "chromium-driver"})
 @click.argument("suites", nargs=-1, metavar="[SUITE[/PART]]...")
 @options.contestants_folder
 @options.contestant_names
-@click.option("--tests", is_flag=True, help="Also install the browser for the lab's own tests.")
+@click.option("--tests", is_flag=True, help="Also install the browser and all servers.")
 def install(suites: tuple[str, ...], folder: Path, names: tuple[str, ...], tests: bool) -> None:
     """Install what the contestants of the named suites need; by default, of all suites.
 
@@ -57,7 +57,7 @@ def install(suites: tuple[str, ...], folder: Path, names: tuple[str, ...], tests
         }
         wanted = needs(rows.values())
         if tests:
-            wanted = replace(wanted, apt=wanted.apt | BROWSER)
+            wanted = replace(wanted, apt=wanted.apt | BROWSER | _of_servers())
     except CatalogueError as error:
         raise click.ClickException(str(error)) from error
     failed = False
@@ -65,6 +65,10 @@ def install(suites: tuple[str, ...], folder: Path, names: tuple[str, ...], tests
         _show(console, step)
         failed |= step.failed
     sys.exit(EXIT_FAILED if failed else 0)
+
+
+def _of_servers() -> set[str]:
+    return {package for server in catalogue.servers().values() for package in server.install.apt}
 
 
 def needs(rows: Iterable[Contestant]) -> Needs:

@@ -124,8 +124,8 @@ class Servers:
 
         Raises NotInstalledError, UnavailableError and ServerError.
         """
-        words = {"program": _program(server), "python": sys.executable}
-        words |= {"server": server.folder, "jars": _jars(server), **limit_words(limits)}
+        words = {"program": program_of(server), "python": sys.executable}
+        words |= {"server": server.folder, "jars": jars_of(server), **limit_words(limits)}
         template, version = await self._prepared(server, words, mark)
         desk = self._desk.fresh(server.name)
         folder = self._data.fresh(server.name)
@@ -170,7 +170,10 @@ class Servers:
         """Return a server that is ready, and the settings that say where it is."""
         for attempt in range(1, _PORTS_TRIED_MAX + 1):
             port = free_port() if contestant.transport == "tcp" else None
-            command = fill(_command(server, contestant), {**words, "port": str(port)})
+            command = fill(
+                command_of(server, contestant.transport, contestant.sizing),
+                {**words, "port": str(port)},
+            )
             started = await start(
                 command,
                 guard=self._guard,
@@ -265,15 +268,16 @@ class Servers:
         return code, [line.strip() for line in lines if line.strip()]
 
 
-def _command(server: Server, contestant: Contestant) -> list[str]:
-    transport = server.tcp if contestant.transport == "tcp" else server.socket
-    sizing = server.limited if contestant.sizing == "limited" else server.stock
+def command_of(server: Server, transport: str, sizing: str) -> list[str]:
+    """Return the command that starts a server, with its placeholders."""
+    where = server.tcp if transport == "tcp" else server.socket
+    sized = server.limited if sizing == "limited" else server.stock
     as_root = server.root if os.geteuid() == 0 else []
     # Sizing comes last, because it may be an argument instead of an option.
-    return [*server.command, *as_root, *(transport or []), *(sizing or [])]
+    return [*server.command, *as_root, *(where or []), *(sized or [])]
 
 
-def _program(server: Server) -> str:
+def program_of(server: Server) -> str:
     """Return the path of the server's program: the lab's own build, else the one on the PATH."""
     (named,) = fill([server.program], {"python": sys.executable})
     found = built.program(server) or shutil.which(named)
@@ -282,7 +286,8 @@ def _program(server: Server) -> str:
     return found
 
 
-def _jars(server: Server) -> str:
+def jars_of(server: Server) -> str:
+    """Return the class path of the server's jars; empty if it has none."""
     if not server.install.maven:
         return ""
     found = jars(server.name)

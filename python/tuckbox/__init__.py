@@ -4,6 +4,7 @@ This module has what programs use every day. The other errors are in `tuckbox.er
 `AfterPowerCut` in `tuckbox.choices`, and `Loss` in `tuckbox.results`.
 """
 
+from tuckbox.connecting import connect
 from tuckbox.errors import TuckboxError
 from tuckbox.keys import Key
 from tuckbox.loads import Result
@@ -28,5 +29,6 @@ __all__ = [
     "Stats",
     "TuckboxError",
     "__version__",
+    "connect",
     "register",
 ]

@@ -19,6 +19,11 @@
     │   │   └── NoSharedFiles               this system has no shared files
     │   ├── CacheFull                       the file system is full
     │   └── CacheLost                       the open file was truncated, or cannot be opened again
+    ├── DriverError                         a problem with the place that holds the entries
+    │   ├── Unreachable (ConnectionError)   it does not answer, or not in its protocol
+    │   ├── Refused                         it refuses: credentials, rights, read-only, full
+    │   ├── Unsupported                     it cannot do this
+    │   └── ClientMissing (ImportError)     the client library is not installed
     ├── CacheClosed (ValueError)
     ├── CacheReadOnly                       a write through a read-only handle
     ├── LockTimeout (TimeoutError)
@@ -173,6 +178,32 @@ class CacheLost(CacheFileError):
     Remove the file: the next write creates it again. Also raised by an iteration during which the
     file was replaced, and when a private cache is unpickled after its process has ended.
     """
+
+
+class DriverError(TuckboxError):
+    """A problem with the place that holds the entries: see `tuckbox.drivers`."""
+
+
+class Unreachable(DriverError, ConnectionError):
+    """The place does not answer, or not in its protocol. A write may have been done or not.
+
+    Check that the server runs, and the address.
+    """
+
+
+class Refused(DriverError):
+    """The place refuses: wrong credentials, missing rights, read-only, or full.
+
+    The message says which, and what to do.
+    """
+
+
+class Unsupported(DriverError):
+    """The place cannot do this. The message names an operation that it can do."""
+
+
+class ClientMissing(DriverError, ImportError):
+    """The client library of the place is not installed. The message has the command to run."""
 
 
 class CacheClosed(TuckboxError, ValueError):

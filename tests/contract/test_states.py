@@ -13,7 +13,7 @@ from tuckbox.errors import InvalidTag, InvalidTTL, InvalidVersion
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
-RUNS_ON = ("shared", "memory", "namespace")
+RUNS_ON = ("shared", "memory", "namespace", "remote")
 
 MISSING_TO = {
     "get": lambda cache: cache.get("k") is None,

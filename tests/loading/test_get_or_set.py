@@ -35,7 +35,7 @@ from tuckbox.results import Entry
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
-RUNS_ON = ("shared", "memory")
+RUNS_ON = ("shared", "memory", "remote")
 
 
 class Broken(Exception):
@@ -669,6 +669,7 @@ ENDINGS = {
 }
 
 
+@pytest.mark.one_machine
 @pytest.mark.parametrize("work", ENDINGS.values(), ids=ENDINGS)
 def test_a_process_ends_without_waiting_for_its_makers(timed: Cache, work: str) -> None:
     kind = f"{type(timed).__module__}"

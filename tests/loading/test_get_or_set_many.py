@@ -19,7 +19,7 @@ from tuckbox.errors import (
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
-RUNS_ON = ("shared", "memory", "namespace")
+RUNS_ON = ("shared", "memory", "namespace", "remote")
 
 
 class Bulk(Maker):

@@ -20,7 +20,7 @@ from tuckbox.errors import InvalidArgument, InvalidTag, InvalidTTL, KeyTypeError
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
-RUNS_ON = ("shared", "memory", "namespace")
+RUNS_ON = ("shared", "memory", "namespace", "remote")
 HERE = __name__
 
 of_module = memory.Cache()

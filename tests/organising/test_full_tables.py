@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tuckbox import Cache
 
-RUNS_ON = ("shared", "memory")
+RUNS_ON = ("shared", "memory", "remote")
 
 TAGS = [f"tag-{number}" for number in range(10_000)]
 
@@ -51,6 +51,7 @@ def test_each_of_ten_thousand_tags_is_evicted(small: Cache, soft: bool) -> None:
     assert small["plain"] == 1
 
 
+@pytest.mark.one_machine
 def test_full_tables_make_more_entries_missing(small: Cache) -> None:
     for tag in TAGS:
         small.evict(tag=tag)
@@ -114,6 +115,7 @@ def hidden(cache: Any) -> None:
     cache.namespace("kept").namespace("cleared").clear()
 
 
+@pytest.mark.one_machine
 @pytest.mark.parametrize("size", ["1 MiB", "16 MiB"])
 def test_a_resize_keeps_what_is_missing_and_what_is_there(small: Cache, size: str) -> None:
     hidden(small)
@@ -133,6 +135,7 @@ def test_a_resize_keeps_what_is_missing_and_what_is_there(small: Cache, size: st
     assert list(other.namespace("inner")) == []
 
 
+@pytest.mark.one_machine
 def test_a_resize_with_full_tables_brings_nothing_back(small: Cache) -> None:
     parts = [small.namespace(f"part-{number}") for number in range(300)]
     for number, part in enumerate(parts):

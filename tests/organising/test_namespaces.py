@@ -17,7 +17,7 @@ from tuckbox.namespaces import Namespace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RUNS_ON = ("shared", "memory")
+RUNS_ON = ("shared", "memory", "remote")
 
 NAMES = ["blog", "b", "blog:v2", "ü" * 127, "x" * 255, "\0", "post:7"]
 
@@ -232,6 +232,7 @@ class TestWholeApi:
         blog.evict(tag="users")
         assert ("a" in cache, "a" in blog) == (False, False)
 
+    @pytest.mark.one_machine
     def test_it_shares_limits_and_statistics(self, cache: Cache, blog: Namespace) -> None:
         blog.set_many(dict.fromkeys(range(10), "x"))
         assert (blog.size, blog.max_entries, blog.id) == (cache.size, cache.max_entries, cache.id)
@@ -242,6 +243,7 @@ class TestWholeApi:
         assert (cache.size, cache.max_entries) == (8 << 20, 100)
         assert sorted(blog) == list(range(10))
 
+    @pytest.mark.one_machine
     def test_its_entries_are_evicted_with_the_others(self, opened: Callable[..., Cache]) -> None:
         cache = opened(max_entries=100)
         blog = cache.namespace("blog")
@@ -249,6 +251,7 @@ class TestWholeApi:
             blog[number] = number
         assert len(blog) == len(cache) == 100
 
+    @pytest.mark.one_machine
     def test_counters_and_ttls_work(self, timed: Cache, clock: Any) -> None:
         blog = timed.namespace("blog")
         assert (blog.incr("n", ttl=10), blog.incr("n"), timed.get("n")) == (1, 2, None)
@@ -258,6 +261,7 @@ class TestWholeApi:
 
 
 class TestHandles:
+    @pytest.mark.one_machine
     def test_closing_closes_the_shared_handle(self, cache: Cache, blog: Namespace) -> None:
         inner = blog.namespace("en")
         _, _, token = inner._begin("k", False)
@@ -286,6 +290,7 @@ class TestHandles:
         assert other.namespace("blog")._wait_made("k", 5) is True
         one._abandon(token)
 
+    @pytest.mark.one_machine
     @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, "pickle"])
     def test_copies_are_the_same_part_with_a_handle_of_their_own(
         self, blog: Namespace, duplicate: Any

@@ -11,7 +11,7 @@ from tuckbox.errors import CacheClosed, InvalidArgument, InvalidTag
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
-RUNS_ON = ("shared", "memory", "namespace")
+RUNS_ON = ("shared", "memory", "namespace", "remote")
 
 KEYS: list[Any] = [
     "", "user", "user:1", "user:10", "user:2", "post:1", b"", b"user:1", b"u", 1, -7, (),

@@ -13,7 +13,7 @@ from tuckbox.errors import InvalidArgument, InvalidTag, InvalidTTL, InvalidVersi
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
-RUNS_ON = ("shared", "memory", "namespace")
+RUNS_ON = ("shared", "memory", "namespace", "remote")
 
 
 def version(cache: Any, key: str = "k") -> int:

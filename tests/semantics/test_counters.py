@@ -11,7 +11,7 @@ from tuckbox.errors import IntegerOverflow, InvalidTTL, NotAnInteger
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
-RUNS_ON = ("shared", "memory", "namespace")
+RUNS_ON = ("shared", "memory", "namespace", "remote")
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 

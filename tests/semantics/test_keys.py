@@ -18,7 +18,7 @@ from tuckbox.errors import KeyTooLong, KeyTypeError
 if TYPE_CHECKING:
     from tuckbox import Cache
 
-RUNS_ON = ("shared", "memory")
+RUNS_ON = ("shared", "memory", "remote")
 
 KEY_BYTES_MAX = 65_536
 

@@ -12,7 +12,7 @@ from tuckbox.errors import InvalidTTL, KeyTooLong, KeyTypeError, ValueTooLarge, 
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
-RUNS_ON = ("shared", "memory", "namespace")
+RUNS_ON = ("shared", "memory", "namespace", "remote")
 
 
 def test_get_many_returns_those_that_are_there(cache: Cache) -> None:

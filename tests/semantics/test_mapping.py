@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tuckbox import Cache
 
-RUNS_ON = ("shared", "memory", "namespace")
+RUNS_ON = ("shared", "memory", "namespace", "remote")
 
 
 def test_brackets(cache: Cache) -> None:

@@ -12,7 +12,7 @@ from tuckbox.errors import InvalidVersion
 if TYPE_CHECKING:
     from tuckbox import Cache
 
-RUNS_ON = ("shared", "memory", "namespace")
+RUNS_ON = ("shared", "memory", "namespace", "remote")
 
 
 class TestGet:

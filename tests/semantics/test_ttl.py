@@ -15,7 +15,7 @@ from tuckbox.errors import InvalidTTL
 if TYPE_CHECKING:
     from tuckbox import Cache, _engine
 
-RUNS_ON = ("shared", "memory", "namespace")
+RUNS_ON = ("shared", "memory", "namespace", "remote")
 
 HOUR = 3600
 
@@ -148,6 +148,7 @@ def test_touch_of_a_missing_key(timed: Cache) -> None:
     assert "k" not in timed
 
 
+@pytest.mark.one_machine
 def test_expire_collects_what_is_over(timed: Cache, clock: _engine.ManualClock) -> None:
     timed.set_many({number: number for number in range(100)}, ttl=5)
     timed.set_many({str(number): number for number in range(50)}, ttl=50)

@@ -28,7 +28,7 @@ from tuckbox.errors import ValueTooLarge, ValueTypeError
 if TYPE_CHECKING:
     from tuckbox import Cache
 
-RUNS_ON = ("shared", "memory")
+RUNS_ON = ("shared", "memory", "remote")
 
 BERLIN = ZoneInfo("Europe/Berlin")
 KOLKATA = timezone(timedelta(hours=5, minutes=30), "IST")
@@ -462,6 +462,7 @@ class TestLength:
         cache["k"] = make(length)
         assert cache["k"] == make(length)
 
+    @pytest.mark.one_machine
     def test_longer_than_many_segments(self, opened: Any, path: str) -> None:
         cache = opened(path, size="64 MiB")
         for length in (65_535, 131_072, 131_073, 262_144, 1_000_001, 5_000_000):

@@ -21,7 +21,7 @@ from tuckbox.memory.messages import object_name, type_name, value_advice
 from tuckbox.memory.numbers import INT_MAX, INT_MIN, plain
 from tuckbox.objects import Objects
 
-__all__ = ["Encoded", "Kept", "Rules", "decode", "encode"]
+__all__ = ["Encoded", "Kept", "Rules", "decode", "encode", "from_bytes", "to_bytes"]
 
 _BYTES, _NONE, _FALSE, _TRUE, _INT, _BIG_INT, _FLOAT, _STR, _STR_SURROGATES, _BYTEARRAY = range(10)
 _LIST, _TUPLE, _DICT, _SET, _FROZENSET = range(10, 15)
@@ -163,6 +163,27 @@ def _item(kept: Kept) -> tuple[int, bytes]:
         encoder.put(kept)
         kept = Encoded(encoder.out)
     return kept[0], kept[1:]
+
+
+def to_bytes(kept: Kept) -> bytes:
+    """Return what is kept of a value as the bytes that stand for it elsewhere: code and content."""
+    code, content = _item(kept)
+    return bytes((code,)) + content
+
+
+def from_bytes(stored: bytes) -> Kept:
+    """Return what `to_bytes` made bytes of. Damaged ones raise errors in `decode`, not here."""
+    code = stored[0] if stored else -1
+    try:
+        if code == _BYTES:
+            return stored[1:]
+        if code == _STR:
+            return stored[1:].decode()
+        if code == _INT or code >= _SMALL_INT:  # As an int, which `incr` can change.
+            return _Decoder(stored, _ALL.objects).item()
+    except (IndexError, ValueError):
+        pass
+    return Encoded(stored)
 
 
 def _is_utf8(text: str) -> bool:

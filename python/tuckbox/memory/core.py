@@ -593,8 +593,9 @@ class Core(_Mapping):
             {'a': 1}
         """
         store = self._readable()
-        found = [(key, at, store.read(at)) for key, at in _lookups(keys, self._lookup)]
-        return {key: self._decoded(at, one) for key, at, one in found if one is not None}
+        asked = _lookups(keys, self._lookup)
+        found = store.read_many([encoded for _, encoded in asked])
+        return {key: self._decoded(at, found[at]) for key, at in asked if at in found}
 
     def set_many(
         self,
@@ -633,8 +634,7 @@ class Core(_Mapping):
             raise TypeError(f"mapping must be a mapping of keys to values, not {kind}")
         pairs = [(key, self._key(key), value) for key, value in items()]
         entries = [(at, *self._encoded(store, key, at, value)) for key, at, value in pairs]
-        for encoded, kept, len_bytes in entries:
-            store.write(encoded, kept, len_bytes, terms)
+        store.write_many(entries, terms)
 
     def delete_many(self, keys: Iterable[Any]) -> int:
         """Delete several keys.

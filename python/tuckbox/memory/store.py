@@ -23,6 +23,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Callable, NamedTuple, Optional, Protocol
 
@@ -217,6 +218,10 @@ class Store:
             record = self._fresh(key)
             return self._counted(record)
 
+    def read_many(self, keys: Iterable[bytes]) -> dict[bytes, Record]:
+        """Return the fresh entries of several keys, and count the reads."""
+        return {key: record for key in keys if (record := self.read(key)) is not None}
+
     def _counted(self, record: Optional[Record]) -> Optional[Record]:
         if record is None:
             self.counts["misses"] += 1
@@ -295,6 +300,11 @@ class Store:
                 terms, until_us = terms._replace(ttl_us=None), old.fresh_until_us
             self._put(key, kept, len_bytes, terms, self._invalidations, until_us=until_us)
             return True
+
+    def write_many(self, entries: Iterable[tuple[bytes, object, int]], terms: Terms) -> None:
+        """Store several values, given as key, value and length."""
+        for key, kept, len_bytes in entries:
+            self.write(key, kept, len_bytes, terms)
 
     def change(
         self,

@@ -1,0 +1,1 @@
+"""Tests for those who extend Tuckbox: `tuckbox.testing.drivers` for drivers. They need pytest."""

@@ -1,0 +1,120 @@
+"""`Server`: a server that a test starts, stops, pauses and restarts.
+
+The lab's catalogue says how each server is started. Must not know a driver.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+from lab.runner.catalogue import StoreLimits
+from lab.runner.catalogue.servers import servers
+from lab.runner.failures import NotInstalledError, UnavailableError
+from lab.runner.placeholders import fill, limit_words
+from lab.runner.servers import LOOPBACK, command_of, free_port, jars_of, program_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_READY_S_MAX = 20.0
+
+
+def is_installed(name: str) -> bool:
+    """Whether a server of the lab's catalogue is on this machine."""
+    try:
+        return bool(program_of(servers()[name]))
+    except (NotInstalledError, UnavailableError):
+        return False
+
+
+class Server:
+    """A server of the lab's catalogue on loopback, or on a socket in a folder.
+
+    Args:
+        name: Its name in the catalogue.
+        folder: Where it keeps its files.
+        options: Added to its command.
+        at_socket: Whether it listens at a Unix socket, ``path``, instead of ``port``.
+    """
+
+    def __init__(
+        self, name: str, folder: Path, options: tuple[str, ...] = (), *, at_socket: bool = False
+    ) -> None:
+        known = servers()[name]
+        self.port = free_port()
+        self.path = str(folder / "s")
+        self._at_socket = at_socket
+        self._output = folder / "output.txt"
+        words = {"program": program_of(known), "folder": str(folder), "socket": self.path}
+        words |= {"server": known.folder, "jars": jars_of(known), "template": str(folder)}
+        words |= {"port": str(self.port), **limit_words(StoreLimits(bytes=64 << 20))}
+        command = command_of(known, "socket" if at_socket else "tcp", "stock")
+        self._command = [*fill(command, words), *options]
+        for prepare in known.prepare:
+            subprocess.run(fill(prepare, words), stdin=subprocess.DEVNULL, check=True, timeout=50)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Start it, and wait until it accepts connections."""
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        give_up = time.monotonic() + _READY_S_MAX
+        while not self._accepts():
+            if self._process.poll() is not None or time.monotonic() > give_up:
+                self.kill()
+                raise RuntimeError(f"{self._command} did not start: {self._output.read_text()}")
+            time.sleep(0.01)
+
+    def _accepts(self) -> bool:
+        with socket.socket(socket.AF_UNIX if self._at_socket else socket.AF_INET) as probe:
+            return probe.connect_ex(self.path if self._at_socket else (LOOPBACK, self.port)) == 0
+
+    def pause(self) -> None:
+        """Stop it, so that it answers nothing until `kill` or `resume`."""
+        self._send(signal.SIGSTOP)
+        # Each thread stops by itself, and one that runs may answer once more.
+        while not all(_is_stopped(process.pid) for process in self._processes()):
+            time.sleep(0.001)
+
+    def resume(self) -> None:
+        """Let it continue."""
+        self._send(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Kill it and wait for its end."""
+        self._send(signal.SIGKILL)
+        self._process.wait()
+
+    def _processes(self) -> list[psutil.Process]:
+        """The server and its own processes, which may have other sessions."""
+        leader = psutil.Process(self._process.pid)
+        return [leader, *leader.children(recursive=True)]
+
+    def _send(self, number: int) -> None:
+        with suppress(psutil.NoSuchProcess):
+            for process in self._processes():
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(number)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether all threads of a process are stopped."""
+    states = [
+        path.read_text().rpartition(") ")[2] for path in Path(f"/proc/{pid}/task").glob("*/stat")
+    ]
+    return all(state.startswith("T") for state in states)
