@@ -28,6 +28,7 @@ use crate::waiter::{self, PythonWaiter};
 use crate::{choices, many, numbers, reports, ttl};
 
 /// The operations of a cache. Use the subclass `tuckbox.Cache` to open one.
+#[derive(Default)]
 #[pyclass(frozen, subclass, module = "tuckbox._engine")]
 pub struct Core {
     // Set by `__init__`, not `__new__`, so that subclasses can have other arguments.
@@ -130,7 +131,7 @@ impl Core {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Core {
-        Core { opened: OnceLock::new(), popped: Mutex::default() }
+        Core::default()
     }
 
     /// Opens the file at `path`, and creates it if it does not exist. Without a path, opens the

@@ -39,7 +39,7 @@ pub trait Method<C, const N: usize> {
     /// Runs the method.
     fn call<'py>(
         py: Python<'py>,
-        this: &C,
+        this: &Bound<'py, C>,
         arguments: [Argument<'_, 'py>; N],
     ) -> Quick<Bound<'py, PyAny>>;
 
@@ -47,7 +47,7 @@ pub trait Method<C, const N: usize> {
     #[cold]
     fn call_by_name<'py>(
         py: Python<'py>,
-        this: &C,
+        this: &Bound<'py, C>,
         arguments: [Argument<'_, 'py>; N],
         _by_name: [Argument<'_, 'py>; BY_NAME_MAX],
     ) -> Quick<Bound<'py, PyAny>> {
@@ -107,7 +107,7 @@ where
             let arguments =
                 unsafe { match_names::<C, M, N>(py, positional, given, names, &mut by_name)? };
             if by_name.iter().any(Option::is_some) {
-                return M::call_by_name(py, this.get(), arguments, by_name);
+                return M::call_by_name(py, &this, arguments, by_name);
             }
             arguments
         } else {
@@ -116,7 +116,7 @@ where
                 (index < given).then(|| unsafe { Borrowed::from_ptr(py, *positional.add(index)) })
             })
         };
-        M::call(py, this.get(), arguments)
+        M::call(py, &this, arguments)
     };
     let raised = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(result)) => return result.into_ptr(),

@@ -10,6 +10,7 @@ use tuckbox_engine::Condition;
 use crate::core::Core;
 use crate::errors::Quick;
 use crate::fastcall::{self, Argument, Method, BY_NAME_MAX};
+use crate::near::Near;
 use crate::terms::OwnedTerms;
 use crate::{explain, keys, ttl};
 
@@ -41,20 +42,69 @@ impl Method<Core, 2> for Get {
     #[inline(always)]
     fn call<'py>(
         py: Python<'py>,
-        core: &Core,
+        core: &Bound<'py, Core>,
         [key, default]: [Argument<'_, 'py>; 2],
     ) -> Quick<Bound<'py, PyAny>> {
         let key = key.ok_or_else(not_given)?;
-        let opened = core.opened()?;
-        let found = match keys::plain(&key) {
-            Some(text) if opened.space.is_none() => opened.read(py, &key, text.as_bytes()),
-            _ => opened.read_other(py, &key),
-        };
-        match found? {
-            Some(value) => Ok(value),
-            None => Ok(default.map_or_else(|| py.None().into_bound(py), |given| given.to_owned())),
-        }
+        let found = found(py, core.get(), &key)?;
+        Ok(found.unwrap_or_else(|| given_or_none(py, default)))
     }
+}
+
+/// The value of a key.
+#[inline(always)]
+fn found<'py>(
+    py: Python<'py>,
+    core: &Core,
+    key: &Bound<'py, PyAny>,
+) -> Quick<Option<Bound<'py, PyAny>>> {
+    let opened = core.opened()?;
+    match keys::plain(key) {
+        Some(text) if opened.space.is_none() => opened.read(py, key, text.as_bytes()),
+        _ => opened.read_other(py, key),
+    }
+}
+
+fn given_or_none<'py>(py: Python<'py>, default: Argument<'_, 'py>) -> Bound<'py, PyAny> {
+    default.map_or_else(|| py.None().into_bound(py), |given| given.to_owned())
+}
+
+/// `Near.get`: as that of `Core`, while entries may be served. Else, and on a miss, it asks
+/// `_missed`.
+struct NearGet;
+
+impl Method<Near, 2> for NearGet {
+    const NAME: &'static CStr = Get::NAME;
+    const DOC: &'static CStr = Get::DOC;
+    const PARAMETERS: [&'static str; 2] = Get::PARAMETERS;
+    const REQUIRED: usize = Get::REQUIRED;
+
+    #[inline(always)]
+    fn call<'py>(
+        py: Python<'py>,
+        near: &Bound<'py, Near>,
+        [key, default]: [Argument<'_, 'py>; 2],
+    ) -> Quick<Bound<'py, PyAny>> {
+        let key = key.ok_or_else(not_given)?;
+        let core = near.as_super().get();
+        if near.get().serves(core.opened()?) {
+            if let Some(value) = found(py, core, &key)? {
+                return Ok(value);
+            }
+        }
+        missed(py, near, &key, default)
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn missed<'py>(
+    py: Python<'py>,
+    near: &Bound<'py, Near>,
+    key: &Bound<'py, PyAny>,
+    default: Argument<'_, 'py>,
+) -> Quick<Bound<'py, PyAny>> {
+    Ok(near.call_method1("_missed", (key, given_or_none(py, default)))?)
 }
 
 /// `Core.set`.
@@ -97,11 +147,11 @@ impl Method<Core, 3> for Set {
     #[inline(always)]
     fn call<'py>(
         py: Python<'py>,
-        core: &Core,
+        core: &Bound<'py, Core>,
         [key, value, ttl]: [Argument<'_, 'py>; 3],
     ) -> Quick<Bound<'py, PyAny>> {
         let (key, value) = (key.ok_or_else(not_given)?, value.ok_or_else(not_given)?);
-        let opened = core.opened()?;
+        let opened = core.get().opened()?;
         let bytes = opened.key(py, &key)?;
         let ttl = ttl.filter(|ttl| !ttl.is_none());
         let ttl = ttl::parse(ttl.as_deref())?;
@@ -112,12 +162,12 @@ impl Method<Core, 3> for Set {
 
     fn call_by_name<'py>(
         py: Python<'py>,
-        core: &Core,
+        core: &Bound<'py, Core>,
         [key, value, ttl]: [Argument<'_, 'py>; 3],
         [tags, stale, keep_ttl, _]: [Argument<'_, 'py>; BY_NAME_MAX],
     ) -> Quick<Bound<'py, PyAny>> {
         let (key, value) = (key.ok_or_else(not_given)?, value.ok_or_else(not_given)?);
-        let opened = core.opened()?;
+        let opened = core.get().opened()?;
         let bytes = opened.key(py, &key)?;
         let ttl = ttl::parse(ttl.filter(|ttl| !ttl.is_none()).as_deref())?;
         let given = OwnedTerms::new(ttl, tags.as_deref(), stale.as_deref(), keep_ttl.as_deref())?;
@@ -157,5 +207,6 @@ const EXPLAINED: [&str; 12] = [
 pub fn install_methods(py: Python<'_>) -> PyResult<()> {
     fastcall::install::<Core, Get, 2>(py)?;
     fastcall::install::<Core, Set, 3>(py)?;
+    fastcall::install::<Near, NearGet, 2>(py)?;
     explain::explain::<Core>(py, &EXPLAINED)
 }

@@ -6,7 +6,7 @@
 //! - `core`: the methods of `Cache`; [`get_set`]: `get` and `set`; [`many`]: those on many keys
 //! - [`terms`]: how a value is stored; [`spaces`]: keys in namespaces
 //! - [`keys`]: keys to bytes and back; [`codec`]: values to bytes and back
-//! - [`leases`]: who makes a value
+//! - [`leases`]: who makes a value; [`near`]: a near tier
 //! - [`objects`]: what stores values that are not plain
 //! - [`numbers`]: numbers of other libraries; [`advice`]: what to do about other types
 //! - [`errors`]: engine errors to exceptions
@@ -35,6 +35,7 @@ mod keys;
 mod leases;
 mod many;
 mod names;
+mod near;
 mod numbers;
 mod objects;
 mod opened;
@@ -63,6 +64,8 @@ mod _engine {
     use super::clock::ManualClock;
     #[pymodule_export]
     use super::core::Core;
+    #[pymodule_export]
+    use super::near::Near;
     #[pymodule_export]
     use super::scan::Scan;
     #[pymodule_export]

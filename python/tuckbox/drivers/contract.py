@@ -30,9 +30,19 @@ those of the parent: a driver opens connections of its own there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Optional, Protocol, runtime_checkable
+from types import TracebackType
+from typing import Callable, NamedTuple, Optional, Protocol, runtime_checkable
 
-__all__ = ["KEY_BYTES_MAX", "Capabilities", "Driver", "Found", "Version"]
+__all__ = [
+    "KEY_BYTES_MAX",
+    "Capabilities",
+    "Changed",
+    "Driver",
+    "Found",
+    "Version",
+    "Watch",
+    "Watchable",
+]
 
 KEY_BYTES_MAX = 65_551
 """A key of `tuckbox.Cache` has at most 64 KiB; 15 bytes are for who stores it."""
@@ -69,6 +79,8 @@ class Capabilities(NamedTuple):
     """How long after its ttl a value may still be returned."""
     value_bytes_max: Optional[int] = None
     """The longest value; None if there is no such limit."""
+    tells_changes: bool = False
+    """Whether the driver is a `Watchable`."""
 
 
 @runtime_checkable
@@ -149,3 +161,55 @@ class Driver(Protocol):
 
     def close(self) -> None:
         """Close all connections. Closing twice does nothing; other calls then raise CacheClosed."""
+
+
+Changed = Callable[[Optional[Sequence[bytes]]], None]
+"""Gets the keys that changed; None if any may have."""
+
+
+class Watch(Protocol):
+    """A connection on which a place tells what changes. Of one thread; a context manager.
+
+    Every change since the watch began is told, whoever made it: values that were stored, deleted,
+    evicted or have expired. If that cannot be kept, all methods raise `Unreachable` from then on.
+    """
+
+    def wait(self, seconds: float) -> None:
+        """Wait, and tell what changes meanwhile."""
+
+    def confirm(self) -> None:
+        """Return when every change is told that the place made before this call."""
+
+    def close(self) -> None:
+        """End the watch."""
+
+    def __enter__(self) -> Watch:
+        """Return the watch."""
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        """End the watch."""
+
+
+@runtime_checkable
+class Watchable(Driver, Protocol):
+    """A driver whose place tells what changes (``capabilities.tells_changes``)."""
+
+    def watch(self, prefix: bytes, changed: Changed) -> Watch:
+        """Begin to watch the keys with a prefix, on a connection of its own.
+
+        Args:
+            prefix: The beginning of the keys.
+            changed: Called for each message, by the watch's `Watch.wait` and `Watch.confirm`. What
+                it raises ends these.
+
+        Returns:
+            The watch. It has begun: each change after this is told.
+
+        Raises:
+            Unreachable, Refused: The place does not answer, or cannot tell what changes.
+        """

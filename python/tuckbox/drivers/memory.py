@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import queue
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Callable, NamedTuple, Optional
 
-from tuckbox.drivers.contract import Capabilities, Found, Version
+from tuckbox.drivers.contract import Capabilities, Changed, Found, Version
 from tuckbox.errors import CacheClosed
 
-__all__ = ["Memory"]
+__all__ = ["Memory", "MemoryWatch"]
 
 
 class _Kept(NamedTuple):
@@ -39,6 +42,7 @@ class Memory:
         persists=False,
         scans=True,
         tells_ttl=True,
+        tells_changes=True,
     )
     title = "the memory of this process"
 
@@ -47,6 +51,7 @@ class Memory:
         self._kept: dict[bytes, _Kept] = {}
         self._versions = itertools.count(1)
         self._lock = threading.Lock()
+        self._watches: weakref.WeakSet[MemoryWatch] = weakref.WeakSet()
         self._is_open = True
 
     def _found(self, key: bytes) -> Optional[_Kept]:
@@ -56,12 +61,18 @@ class Memory:
         kept = self._kept.get(key)
         if kept is not None and kept.ends_s is not None and self._now() >= kept.ends_s:
             del self._kept[key]
+            self._tell(key)
             return None
         return kept
+
+    def _tell(self, key: bytes) -> None:
+        for watch in self._watches:
+            watch.told.put(key)
 
     def _keep(self, key: bytes, value: bytes, ttl_s: Optional[float]) -> None:
         ends_s = None if ttl_s is None else self._now() + ttl_s
         self._kept[key] = _Kept(bytes(value), next(self._versions), ends_s)
+        self._tell(key)
 
     def get(self, key: bytes) -> Optional[Found]:
         """See `Driver.get`."""
@@ -111,6 +122,7 @@ class Memory:
             if kept is None or (version is not None and kept.version != version):
                 return False
             del self._kept[key]
+            self._tell(key)
             return True
 
     def delete_many(self, keys: Iterable[bytes]) -> int:
@@ -125,6 +137,7 @@ class Memory:
                 return False
             ends_s = None if ttl_s is None else self._now() + ttl_s
             self._kept[key] = kept._replace(ends_s=ends_s)
+            self._tell(key)
             return True
 
     def scan(self, prefix: bytes) -> Iterator[bytes]:
@@ -142,6 +155,51 @@ class Memory:
         with self._lock:
             self._found(b"")
 
+    def watch(self, prefix: bytes, changed: Changed) -> MemoryWatch:
+        """See `Watchable.watch`."""
+        with self._lock:
+            self._found(b"")
+            watch = MemoryWatch(prefix, changed)
+            self._watches.add(watch)
+            return watch
+
     def close(self) -> None:
         """See `Driver.close`."""
         self._is_open = False
+
+
+class MemoryWatch:
+    """A `Watch` of a `Memory`."""
+
+    def __init__(self, prefix: bytes, changed: Changed) -> None:
+        self.told: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        """The keys that changed."""
+        self._prefix = prefix
+        self._changed = changed
+
+    def wait(self, seconds: float) -> None:
+        """See `Watch.wait`."""
+        ends_s = time.monotonic() + seconds
+        with suppress(queue.Empty):
+            while True:
+                self._tell(self.told.get(timeout=max(0.0, ends_s - time.monotonic())))
+
+    def confirm(self) -> None:
+        """See `Watch.confirm`."""
+        with suppress(queue.Empty):
+            while True:
+                self._tell(self.told.get_nowait())
+
+    def _tell(self, key: bytes) -> None:
+        if key.startswith(self._prefix):
+            self._changed([key])
+
+    def close(self) -> None:
+        """See `Watch.close`."""
+
+    def __enter__(self) -> MemoryWatch:
+        """See `Watch`."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """See `Watch`."""

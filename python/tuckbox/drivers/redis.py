@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from tuckbox.brief import refuse_if_brief
-from tuckbox.drivers.contract import Capabilities, Found, Version
+from tuckbox.drivers.contract import Capabilities, Changed, Found, Version
 from tuckbox.drivers.urls import as_bool, host_and_port, parse
 from tuckbox.errors import (
     CacheClosed,
@@ -21,7 +23,7 @@ from tuckbox.errors import (
     ValueTooLarge,
 )
 
-__all__ = ["VALUE_BYTES_MAX", "Redis"]
+__all__ = ["VALUE_BYTES_MAX", "Redis", "RedisWatch"]
 
 VALUE_BYTES_MAX = (512 << 20) - 8
 """The server's own limit, less the version in front of each value."""
@@ -181,6 +183,7 @@ class Redis:
             scans=True,
             tells_ttl=tells_ttl,
             value_bytes_max=value_bytes_max,
+            tells_changes=True,
         )
 
     @classmethod
@@ -399,11 +402,110 @@ class Redis:
         if self._ask(("PING",), kind=bytes) != [b"PONG"]:
             raise self._nonsense("the reply to PING is not PONG")
 
+    def watch(self, prefix: bytes, changed: Changed) -> RedisWatch:
+        """See `Watchable.watch`. Needs Redis 6 or Valkey."""
+        known = {**self._pool.connection_kwargs, "protocol": 3}
+        return RedisWatch(self._pool.connection_class(**known), prefix, changed, self._converted)
+
     def close(self) -> None:
         """See `Driver.close`."""
         if self._is_open and self._is_own:
             self._pool.disconnect()
         self._is_open = False
+
+
+class _Message(NamedTuple):
+    """A message about keys that changed, as the server sent it."""
+
+    parts: Sequence[Any]
+
+
+class RedisWatch:
+    """A `Watch`: client-side caching of Redis, in broadcasting mode, on one connection.
+
+    https://redis.io/docs/latest/develop/reference/client-side-caching/. The server sends messages
+    and replies in the order of what they are about, so the reply to PING comes after the messages
+    about all earlier changes.
+
+    Args:
+        connection: A connection of redis-py for protocol 3, not connected yet. Closed with this.
+        prefix: The beginning of the keys.
+        changed: See `Watchable.watch`.
+        converted: Makes an error of ours from one of redis-py.
+
+    Example:
+        >>> with driver.watch(b"app", print) as watch:
+        ...     driver.set(b"app:1", b"new", None)
+        ...     watch.confirm()
+        [b'app:1']
+    """
+
+    def __init__(
+        self,
+        connection: Any,  # noqa: ANN401 - redis-py may be missing.
+        prefix: bytes,
+        changed: Changed,
+        converted: Callable[[Exception], TuckboxError],
+    ) -> None:
+        self._connection = connection
+        self._changed = changed
+        self._converted = converted
+        with self._talking():
+            connection.connect()
+            # No other way to its messages. What the handler raised would be lost there.
+            connection._parser.set_invalidation_push_handler(_Message)  # noqa: SLF001
+            connection.send_command("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", prefix)
+            self._read_reply(b"OK")
+
+    def wait(self, seconds: float) -> None:
+        """See `Watch.wait`."""
+        ends_s = time.monotonic() + seconds
+        with self._talking():
+            while self._connection.can_read(max(0.0, ends_s - time.monotonic())):
+                self._read()
+
+    def confirm(self) -> None:
+        """See `Watch.confirm`."""
+        with self._talking():
+            self._connection.send_command("PING", check_health=False)
+            self._read_reply(b"PONG")
+
+    def _read_reply(self, wanted: bytes) -> None:
+        while (reply := self._read()) is None:
+            pass
+        if reply != wanted:
+            raise ConnectionError(f"{reply!r:.100} is no reply to this command")
+
+    def _read(self) -> object:
+        """Read a reply and return it, or a message and tell it."""
+        read = self._connection.read_response(push_request=True)
+        if not isinstance(read, _Message):
+            return read
+        keys = read.parts[1] if len(read.parts) > 1 else None
+        self._changed(keys if isinstance(keys, list) else None)
+        return None
+
+    @contextmanager
+    def _talking(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.close()
+            if isinstance(error, (MemoryError, TuckboxError)) or not isinstance(error, Exception):
+                raise
+            raise self._converted(error) from error
+
+    def close(self) -> None:
+        """See `Watch.close`."""
+        self._connection.disconnect()
+
+    def __enter__(self) -> RedisWatch:
+        """See `Watch`."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """See `Watch`."""
+        self.close()
 
 
 def _ms(ttl_s: float) -> int:

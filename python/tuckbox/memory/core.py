@@ -848,6 +848,18 @@ class Core(_Mapping):
     def _wait_made(self, key: Key, timeout_s: float) -> bool:
         return self._readable().wait_made(self._key(key), timeout_s)
 
+    def _entries(self, keys: Iterable[Any]) -> dict[Any, Entry]:
+        """Return the fresh entries of several keys, read at once."""
+        asked = _lookups(keys, self._lookup)
+        found = self._readable().read_many([encoded for _, encoded in asked])
+        entries = {}
+        for key, encoded in asked:
+            record = found.get(encoded)
+            entry = None if record is None else self._entry(encoded, (record, False))
+            if entry is not None:
+                entries[key] = entry
+        return entries
+
     def _entry(self, encoded: bytes, found: Optional[tuple[Record, bool]]) -> Optional[Entry]:
         if found is None:
             return None

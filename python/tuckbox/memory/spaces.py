@@ -10,7 +10,7 @@ from typing import Optional
 from tuckbox.memory.keys import take_length, varint
 from tuckbox.memory.store import Store
 
-__all__ = ["Space", "is_of_former_era", "own_part"]
+__all__ = ["Space", "is_of_former_era", "names_of", "own_part", "parted"]
 
 _MARK = b"\xffn"
 """First bytes of a key in a namespace."""
@@ -63,3 +63,27 @@ def is_of_former_era(store: Store, key: bytes) -> bool:
             return True
         key = key[end + _ERA_BYTES :]
     return False
+
+
+def names_of(name: bytes) -> tuple[str, ...]:
+    """Return the names of a namespace and those it is in, outermost first.
+
+    Args:
+        name: What the store tells its era by, as `Space.name`.
+    """
+    names = []
+    while name.startswith(_MARK):
+        length, start = take_length(name, len(_MARK))
+        names.append(name[start : start + length].decode())
+        name = name[start + length :]
+    return tuple(names)
+
+
+def parted(key: bytes) -> tuple[tuple[str, ...], bytes]:
+    """Return the names of the namespaces that a key is in, outermost first, and the rest of it."""
+    names = []
+    while key.startswith(_MARK):
+        length, start = take_length(key, len(_MARK))
+        names.append(key[start : start + length].decode())
+        key = key[start + length + _ERA_BYTES :]
+    return tuple(names), key

@@ -120,6 +120,10 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
     def _remote(self) -> RemoteStore:
         return self._readable()  # type: ignore[return-value]
 
+    def _watchable(self) -> Optional[RemoteStore]:
+        """Return the store, if its place tells what changes."""
+        return self._remote() if self._driver.capabilities.tells_changes else None
+
     def _finish(self, token: Token, *arguments: Any) -> bool:
         # First: a lease lasts if the operation would block.
         refuse_if_brief()

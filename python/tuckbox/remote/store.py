@@ -36,11 +36,12 @@ from typing import Callable, NamedTuple, Optional
 from tuckbox.brief import refuse_if_brief
 from tuckbox.drivers.contract import Driver, Found, Version
 from tuckbox.errors import DriverError
+from tuckbox.memory import spaces
 from tuckbox.memory.codec import Kept, from_bytes, to_bytes
 from tuckbox.memory.store import Record, SystemClock, Terms
 from tuckbox.remote.envelope import VERSIONS_END, Envelope, pack, unpack
 
-__all__ = ["RemoteLease", "RemoteStore"]
+__all__ = ["Change", "RemoteLease", "RemoteStore"]
 
 _ATTEMPTS_PAUSE_S = 0.002
 _FIRST_LOOK_S = 0.005
@@ -70,6 +71,19 @@ class Seen(NamedTuple):
     place_version: Version
     fresh_until_us: Optional[int]
     """When its ttl ends, by this machine's clock; None is never."""
+
+
+class Change(NamedTuple):
+    """What a change at the place is about. One of the fields is set, except for ``names``."""
+
+    names: tuple[str, ...]
+    """The namespace that it is about, outermost first; empty for the whole cache."""
+    key: Optional[bytes] = None
+    """The entry of this key, without its namespaces, has changed."""
+    tag: Optional[str] = None
+    """Entries with this tag are invalid."""
+    is_cleared: bool = False
+    """The namespace was cleared."""
 
 
 class RemoteStore:
@@ -120,6 +134,16 @@ class RemoteStore:
 
     def _entry_key(self, key: bytes) -> bytes:
         return self.prefix + b"e" + key
+
+    def change_of(self, place_key: bytes) -> Optional[Change]:
+        """Return what the change of a key of the place is about; None if it is about no entry."""
+        kind, rest = place_key[len(self.prefix) :][:1], place_key[len(self.prefix) + 1 :]
+        if kind == b"e":
+            names, key = spaces.parted(rest)
+            return Change(names, key)
+        if kind == b"t":
+            return Change((), tag=rest.decode())
+        return Change(spaces.names_of(rest), is_cleared=True) if kind == b"n" else None
 
     def _seen(self, key: bytes, found: Optional[Found]) -> Optional[Seen]:
         if found is None:

@@ -1,0 +1,151 @@
+"""`SharedFirst` and `MemoryFirst`: caches whose near tier is a shared file, or this process.
+
+Own how each near tier is opened, and how it asks for what it does not have.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from tuckbox import _engine
+from tuckbox import cache as shared
+from tuckbox.errors import InvalidArgument
+from tuckbox.loads import MISSING
+from tuckbox.memory import cache as memory
+from tuckbox.namespaces import Namespace
+from tuckbox.tiers.tiering import OnOutage, Tiering, Tiers
+
+__all__ = ["MemoryFirst", "SharedFirst"]
+
+_CHOICES = ("miss", "serve", "raise")
+
+
+def _checked(max_stale: float, on_outage: OnOutage) -> Tiers:
+    given: object = max_stale
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < math.inf:
+        raise InvalidArgument(f"max_stale must be a positive number of seconds, not {given!r}")
+    if on_outage not in _CHOICES:
+        raise InvalidArgument(f"on_outage must be one of {_CHOICES}, not {on_outage!r}")
+    return Tiers(float(max_stale), on_outage)
+
+
+class SharedFirst(Tiering, shared.Cache, _engine.Near):
+    """A cache with a shared file in front of another cache. Use `tuckbox.connect`.
+
+    Args:
+        far: The cache behind: one that `tuckbox.connect` returns. Closed with this.
+        path: As for `tuckbox.Cache`.
+        max_stale: How old a copy may be, in seconds, unless the far tier tells what changes.
+        on_outage: What reads do that need a far tier which does not answer.
+        **options: As for `tuckbox.Cache`.
+
+    Example:
+        >>> cache = SharedFirst(connect("redis://10.0.0.1"), "pages", size="1 GB")
+        >>> cache.set("user:42", "Ada")
+        >>> cache.get("user:42")
+        'Ada'
+    """
+
+    _near_get = _engine.Core.get
+
+    def __init__(
+        self,
+        far: Any,
+        path: Any = None,
+        *,
+        max_stale: float = 5.0,
+        on_outage: OnOutage = "miss",
+        **options: Any,
+    ) -> None:
+        tiers = _checked(max_stale, on_outage)
+        super().__init__(path, **options)
+        self._place_before(far, tiers)
+
+    def _near_within(self, name: str) -> Any:
+        return shared._Namespace(self, name)  # noqa: SLF001 - A namespace without tiers.
+
+    def _within(self, name: str) -> Namespace:
+        return _SharedNamespace(self, name)
+
+
+class _SharedNamespace(Namespace, SharedFirst):
+    """A namespace of such a cache."""
+
+
+class MemoryFirst(Tiering, memory.Cache):
+    """A cache with the memory of this process in front of another cache. Use `tuckbox.connect`.
+
+    Args:
+        far: As for `SharedFirst`.
+        path: The name, as for `tuckbox.memory.Cache`.
+        max_stale: As for `SharedFirst`.
+        on_outage: As for `SharedFirst`.
+        **options: As for `tuckbox.memory.Cache`.
+
+    Example:
+        >>> cache = MemoryFirst(connect("redis://10.0.0.1"), size="64 MB")
+        >>> cache.set("user:42", "Ada")
+        >>> cache.get("user:42")
+        'Ada'
+    """
+
+    _near_get = memory.Cache.get
+
+    def __init__(
+        self,
+        far: Any,
+        path: Any = None,
+        *,
+        max_stale: float = 5.0,
+        on_outage: OnOutage = "miss",
+        **options: Any,
+    ) -> None:
+        tiers = _checked(max_stale, on_outage)
+        super().__init__(path, **options)
+        self._until_us = _Moment()
+        self._place_before(far, tiers)
+
+    def get(self, key: Any, default: Any = None, **others: Any) -> Any:
+        """Return the value of ``key``, or ``default``. See `tuckbox.Cache.get`."""
+        if self._serves():
+            value = super().get(key, MISSING, **others)
+            if value is not MISSING:
+                return value
+        return self._missed(key, default)
+
+    def _now_us(self) -> int:
+        return time.clock_gettime_ns(_CLOCK) // 1000
+
+    def _serve_until(self, time_us: int) -> None:
+        self._until_us.us = time_us
+
+    def _serves(self) -> bool:
+        return self._now_us() < self._until_us.us
+
+    def _serve_with(self, other: Any) -> None:
+        self._until_us = other._until_us
+
+    def _near_within(self, name: str) -> Any:
+        return memory._Namespace(self, name)  # noqa: SLF001 - A namespace without tiers.
+
+    def _within(self, name: str) -> Namespace:
+        return _MemoryNamespace(self, name)  # type: ignore[arg-type] # As in `tuckbox.memory`.
+
+
+class _MemoryNamespace(Namespace, MemoryFirst):  # type: ignore[misc] # As in `tuckbox.memory`.
+    """A namespace of such a cache."""
+
+
+class _Moment:
+    """Until when entries are served; shared with namespaces."""
+
+    __slots__ = ("us",)
+
+    def __init__(self) -> None:
+        self.us = 0
+
+
+# Goes on while the machine sleeps.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
