@@ -12,6 +12,7 @@ from tuckbox import Cache, _engine, places, registry
 from tuckbox import memory as memory_store
 from tuckbox.drivers.memory import Memory
 from tuckbox.remote import cache as remote
+from tuckbox.tiers.cache import SharedFirst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,17 +64,20 @@ PLACES = ("redis", "memcached", "files", "sqlite")
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test on the stores that its module names in ``RUNS_ON``; else on the shared file.
 
-    "namespace" is a namespace of a shared file, "remote" a cache on a driver.
+    "namespace" is a namespace of a shared file, "remote" a cache on a driver, and "tiers" a shared
+    file in front of that.
     """
     if "store" in metafunc.fixturenames:
         stores = getattr(metafunc.module, "RUNS_ON", ("shared",))
         assert {*stores} <= {"shared", "memory", "namespace", "remote", *PLACES}
+        if "remote" in stores and "timed" not in metafunc.fixturenames:
+            stores += ("tiers",)
         if metafunc.definition.get_closest_marker("shared_file"):
             stores = ("shared",)
         if metafunc.definition.get_closest_marker("lists_keys"):
             stores = tuple(one for one in stores if one != "memcached")
         if metafunc.definition.get_closest_marker("one_machine"):
-            stores = tuple(one for one in stores if one != "remote")
+            stores = tuple(one for one in stores if one not in {"remote", "tiers"})
         if metafunc.definition.get_closest_marker("whole_cache"):
             stores = tuple(one for one in stores if one != "namespace")
         metafunc.parametrize("store", stores, indirect=True)
@@ -94,7 +98,11 @@ def opened(store: str) -> Iterator[Callable[..., Cache]]:
     drivers: dict[object, Memory] = {}
 
     def open_cache(path: object = None, **kwargs: object) -> Cache:
-        if store == "remote":
+        if store == "tiers":
+            near = {"size": kwargs.pop("size", "4 MiB")}
+            behind = remote.Cache(drivers.setdefault(path, KeptOpen()), **kwargs)  # type: ignore[arg-type]
+            cache = SharedFirst(behind, path, **near, **kwargs)  # type: ignore[arg-type]
+        elif store == "remote":
             kwargs.pop("size", None)
             cache = remote.Cache(drivers.setdefault(path, KeptOpen()), **kwargs)  # type: ignore[arg-type]
         elif store == "memory":

@@ -181,7 +181,7 @@ class Watch(Protocol):
         """Return when every change is told that the place made before this call."""
 
     def close(self) -> None:
-        """End the watch."""
+        """End the watch, from any thread; who waits gets `Unreachable`."""
 
     def __enter__(self) -> Watch:
         """Return the watch."""

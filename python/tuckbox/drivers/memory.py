@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Callable, NamedTuple, Optional
 
 from tuckbox.drivers.contract import Capabilities, Changed, Found, Version
-from tuckbox.errors import CacheClosed
+from tuckbox.errors import CacheClosed, Unreachable
 
 __all__ = ["Memory", "MemoryWatch"]
 
@@ -172,8 +172,8 @@ class MemoryWatch:
     """A `Watch` of a `Memory`."""
 
     def __init__(self, prefix: bytes, changed: Changed) -> None:
-        self.told: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        """The keys that changed."""
+        self.told: queue.SimpleQueue[Optional[bytes]] = queue.SimpleQueue()
+        """The keys that changed; None ends the watch."""
         self._prefix = prefix
         self._changed = changed
 
@@ -190,12 +190,15 @@ class MemoryWatch:
             while True:
                 self._tell(self.told.get_nowait())
 
-    def _tell(self, key: bytes) -> None:
+    def _tell(self, key: Optional[bytes]) -> None:
+        if key is None:
+            raise Unreachable("the watch of the memory of this process has ended")
         if key.startswith(self._prefix):
             self._changed([key])
 
     def close(self) -> None:
         """See `Watch.close`."""
+        self.told.put(None)
 
     def __enter__(self) -> MemoryWatch:
         """See `Watch`."""

@@ -80,6 +80,7 @@ class Coverage:
         self._starting = threading.Lock()
         self._thread: Optional[threading.Thread] = None
         self._pid = 0
+        self._listening_on: Optional[Watch] = None
         self._ended = threading.Event()
         self.is_listening = False
         """Whether the place tells this process its changes now."""
@@ -110,6 +111,9 @@ class Coverage:
         """Stop listening, for good."""
         self._ended.set()
         if self._thread is not None and self._pid == os.getpid():
+            watch = self._listening_on
+            if watch is not None:
+                watch.close()
             self._thread.join(2 * self._interval_s)
 
     def _run(self) -> None:
@@ -117,6 +121,7 @@ class Coverage:
         while not self._ended.is_set():
             try:
                 with self._watch(self._changed) as watch:
+                    self._listening_on = watch
                     self._resume(watch)
                     pause_s = _PAUSE_S
                     while not self._ended.is_set():
@@ -129,7 +134,7 @@ class Coverage:
             except Exception as error:  # Nobody else would tell.
                 _log.exception("listening for changes failed; it is tried again")
                 self.error = repr(error)
-            self.is_listening = False
+            self.is_listening, self._listening_on = False, None
             self._ended.wait(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - No secret.
             pause_s = min(2 * pause_s, _PAUSE_MAX_S)
 

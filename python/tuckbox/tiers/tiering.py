@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Callable, Literal, NamedTuple, NoReturn, 
 from tuckbox.contract import BUSY, FOUND, LEASE, Begun, Token, Ttl
 from tuckbox.errors import (
     CacheFull,
+    CacheReadOnly,
     DriverError,
     EntryCorrupt,
     KeyTypeError,
@@ -211,7 +212,7 @@ class Tiering(Cache):
         """Take a lease of the near tier for a copy, if there is none."""
         try:
             return super()._begin(key, False)
-        except (*_NOT_KEPT, KeyTypeError):
+        except (*_NOT_KEPT, CacheReadOnly, KeyTypeError):
             # Also a key that can be looked up, but not be stored.
             return BUSY, None, None
 
