@@ -37,6 +37,14 @@ pub fn coarse_seconds() -> u64 {
     clock::coarse_seconds()
 }
 
+/// Microseconds of a monotonic clock and of the wall clock, cheap and coarse. The first does not go
+/// on while the machine sleeps, and the second may be set: whoever asks whether a time has passed
+/// asks both.
+#[inline(always)]
+pub fn coarse_us() -> (u64, u64) {
+    clock::coarse_us()
+}
+
 /// The boot and time namespace of this process, which identify a clock row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockDomain {

@@ -87,7 +87,7 @@ impl Method<Near, 2> for NearGet {
     ) -> Quick<Bound<'py, PyAny>> {
         let key = key.ok_or_else(not_given)?;
         let core = near.as_super().get();
-        if near.get().serves(core.opened()?) {
+        if near.get().serves() {
             if let Some(value) = found(py, core, &key)? {
                 return Ok(value);
             }

@@ -6,28 +6,47 @@ use std::sync::{Arc, OnceLock};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use tuckbox_engine::coarse_us;
 
 use crate::core::Core;
-use crate::opened::Opened;
 
 /// A `Core` in front of another cache. Use the subclass in `tuckbox.tiers`, which has `_missed`.
 #[pyclass(frozen, subclass, extends = Core, module = "tuckbox._engine")]
 pub struct Near {
-    /// Until when `get` serves entries, in microseconds by the clock of the file. Namespaces share
-    /// it.
-    until_us: OnceLock<Arc<AtomicU64>>,
+    /// Namespaces share it.
+    until: OnceLock<Arc<Until>>,
+}
+
+/// Until when `get` serves entries, by both coarse clocks: one of them goes on while the machine
+/// sleeps, and the other is not set back. Two stores are not one: between them, a reader may see the
+/// old end by one clock and the new one by the other, and serves until the earlier of the two.
+#[derive(Default)]
+struct Until {
+    monotonic_us: AtomicU64,
+    wall_us: AtomicU64,
+}
+
+impl Until {
+    /// Serves for so much longer.
+    fn set(&self, left_us: u64) {
+        let (monotonic_us, wall_us) = coarse_us();
+        self.monotonic_us.store(monotonic_us.saturating_add(left_us), Ordering::Relaxed);
+        self.wall_us.store(wall_us.saturating_add(left_us), Ordering::Relaxed);
+    }
 }
 
 impl Near {
     /// Whether entries may be served now.
     #[inline(always)]
-    pub fn serves(&self, opened: &Opened) -> bool {
-        let until_us = self.until_us.get().map_or(0, |until| until.load(Ordering::Relaxed));
-        until_us == u64::MAX || opened.cache.latest().now_us() < until_us
+    pub fn serves(&self) -> bool {
+        let Some(until) = self.until.get() else { return false };
+        let (monotonic_us, wall_us) = coarse_us();
+        monotonic_us < until.monotonic_us.load(Ordering::Relaxed)
+            && wall_us < until.wall_us.load(Ordering::Relaxed)
     }
 
-    fn until(&self) -> &Arc<AtomicU64> {
-        self.until_us.get_or_init(Arc::default)
+    fn until(&self) -> &Arc<Until> {
+        self.until.get_or_init(Arc::default)
     }
 }
 
@@ -36,7 +55,7 @@ impl Near {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Near> {
-        PyClassInitializer::from(Core::default()).add_subclass(Near { until_us: OnceLock::new() })
+        PyClassInitializer::from(Core::default()).add_subclass(Near { until: OnceLock::new() })
     }
 
     /// Return the time by the clock of the file, in microseconds. It goes on while the machine
@@ -45,20 +64,22 @@ impl Near {
         Ok(slf.as_super().get().opened()?.cache.latest().now_us())
     }
 
-    /// Let `get` serve entries until a moment, in microseconds; 0 is not at all. By default, it is
-    /// not at all.
-    fn _serve_until(&self, time_us: u64) {
-        self.until().store(time_us, Ordering::Relaxed);
+    /// Let `get` serve entries until a moment, in microseconds by the clock of the file; 0 is not at
+    /// all. By default, it is not at all.
+    fn _serve_until(slf: &Bound<'_, Self>, time_us: u64) -> PyResult<()> {
+        let now_us = Near::_now_us(slf)?;
+        slf.get().until().set(time_us.saturating_sub(now_us));
+        Ok(())
     }
 
     /// Return whether `get` serves entries now.
-    fn _serves(slf: &Bound<'_, Self>) -> PyResult<bool> {
-        Ok(slf.get().serves(slf.as_super().get().opened()?))
+    fn _serves(&self) -> bool {
+        self.serves()
     }
 
     /// Serve entries for as long as another handle does, whatever it is told from now on. Only the
     /// first call, before any `_serve_until`, has an effect.
     fn _serve_with(&self, other: &Bound<'_, Near>) {
-        let _ = self.until_us.set(Arc::clone(other.get().until()));
+        let _ = self.until.set(Arc::clone(other.get().until()));
     }
 }

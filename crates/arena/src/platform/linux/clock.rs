@@ -22,6 +22,12 @@ pub fn coarse_seconds() -> u64 {
     time_of(libc::CLOCK_MONOTONIC_COARSE).tv_sec as u64
 }
 
+/// Microseconds of a monotonic clock and of the wall clock, cheap and coarse.
+#[inline(always)]
+pub fn coarse_us() -> (u64, u64) {
+    (clock_us(libc::CLOCK_MONOTONIC_COARSE), clock_us(libc::CLOCK_REALTIME_COARSE))
+}
+
 /// Microseconds since boot, including time asleep.
 pub fn boot_time_us() -> u64 {
     clock_us(libc::CLOCK_BOOTTIME)
@@ -32,6 +38,7 @@ pub fn wall_time_us() -> u64 {
     clock_us(libc::CLOCK_REALTIME)
 }
 
+#[inline(always)]
 fn clock_us(clock: libc::clockid_t) -> u64 {
     let time = time_of(clock);
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
