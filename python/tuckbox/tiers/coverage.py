@@ -91,6 +91,11 @@ class Coverage:
         self.error: Optional[str] = None
         """Why it does not listen, if it failed."""
 
+    @property
+    def is_listening_here(self) -> bool:
+        """Whether it listens, and this is the process that does: not a forked child."""
+        return self.is_listening and self._pid == os.getpid()
+
     def add(self, side: Side) -> None:
         """Apply changes to a tier, after those that were added before it: nearer ones come last."""
         self._sides.append(side)

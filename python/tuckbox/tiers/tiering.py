@@ -184,21 +184,24 @@ class Tiering(Cache):
 
     def _fetch(self, key: Any) -> Optional[Entry]:
         """Return a fresh entry of either tier. Its expiry is that of the copy."""
-        if self._tiers.coverage is not None:
-            self._tiers.coverage.start()
+        tiers = self._tiers
+        coverage = tiers.coverage
+        if coverage is not None and not coverage.is_listening_here:
+            coverage.start()
             self._serve_as_told()
         state, entry, lease = self._begin_copy(key)
         if state == FOUND and self._serves():
             return entry
         try:
-            with self._asking():
-                entry = _fetched(self._far, key)
-        except DriverError:
+            entry = _fetched(self._far, key)
+        except DriverError as error:
+            tiers.failed(error)
             return self._in_outage(key, lease)
         except BaseException:
             self._drop(lease)
             raise
-        self._tiers.count("far_misses" if entry is None else "far_hits")
+        tiers.error = None
+        tiers.count("far_misses" if entry is None else "far_hits")
         return self._copied_from(lease, key, entry)
 
     def _serve_as_told(self) -> None:
@@ -223,19 +226,23 @@ class Tiering(Cache):
         if lease is None or entry is None:
             self._drop(lease)
             return entry
-        left_s = math.inf if entry.expiry is None else entry.expiry - time.time()
-        if self._tiers.coverage is None:
-            left_s = min(left_s, self._tiers.max_stale_s)
-        if left_s <= 0:
-            self._drop(lease)
-            return entry
-        ttl = None if left_s == math.inf else left_s
-        keeps_s = None if self._tiers.on_outage != "serve" or entry.expiry is None else (
-            max(0.0, entry.expiry - time.time() - left_s)
-        )  # fmt: skip
-        with suppress(*_NOT_KEPT):
+        ttl: Optional[float] = None
+        keeps_s: Optional[float] = None
+        if entry.expiry is not None or self._tiers.coverage is None:
+            left_s = math.inf if entry.expiry is None else entry.expiry - time.time()
+            ttl = left_s
+            if self._tiers.coverage is None:
+                ttl = min(left_s, self._tiers.max_stale_s)
+                # Kept for an outage.
+                keeps_s = left_s - ttl if self._tiers.on_outage == "serve" else None
+            if ttl <= 0:
+                self._drop(lease)
+                return entry
+        try:
             super()._finish(lease, key, entry.value, ttl, keeps_s, entry.tags, None)
-        return entry if ttl is None else entry._replace(expiry=time.time() + left_s)
+        except _NOT_KEPT:
+            pass  # noqa: S110 - The next read asks again.
+        return entry if ttl is None else entry._replace(expiry=time.time() + ttl)
 
     def _drop(self, lease: Optional[Token]) -> None:
         if lease is not None:
