@@ -330,6 +330,8 @@ class RemoteStore:
         for key, kept, _ in entries:
             packed, ttl_s = self._packed(key, to_bytes(kept), terms)
             items.append((self._entry_key(key), packed, ttl_s))
+        if not items:
+            return
         if any(ttl_s is not None and ttl_s <= 0 for _, _, ttl_s in items):
             self.driver.delete_many([key for key, _, _ in items])
         else:

@@ -624,21 +624,23 @@ class _Side:
         for change in map(self._change_of, keys):
             if change is None:
                 continue
-            part = tier
+            part: Any = None
             for name in change.names[:-1] if change.is_cleared else change.names:
-                part = part._near_within(name)
+                part = tier._near_within(name) if part is None else part.namespace(name)
+            part = _near(tier) if part is None else part
             if change.is_cleared:
-                _near(part)._advance_era(change.names[-1])
+                part._advance_era(change.names[-1])
             elif change.tag is not None:
-                _near(part).evict(tag=change.tag)
+                part.evict(tag=change.tag)
             else:
+                # A key that this release cannot read has no copy.
                 with suppress(EntryCorrupt):
-                    _near(part).delete(encoding.decode(change.key))
+                    part.delete(encoding.decode(change.key))
 
 
-def _near(part: Any) -> Any:
-    """The operations of a near tier or its namespace, without the far one."""
-    return super(Tiering, part) if isinstance(part, Tiering) else part
+def _near(tier: Any) -> Any:
+    """The operations of a near tier, without the far one."""
+    return super(Tiering, tier)
 
 
 def _watched(far: Any) -> Any:
