@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional, SupportsIndex, Union
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tuckbox.advice import explains_names
+from tuckbox.choices import OnOutage
 from tuckbox.compression import Algorithm
 from tuckbox.errors import InvalidArgument
 from tuckbox.objects import Codec, Pickle
@@ -18,7 +19,6 @@ from tuckbox.signing import SecretArgument
 
 if TYPE_CHECKING:
     from tuckbox.cache import Cache
-    from tuckbox.tiers.tiering import OnOutage
 else:
     # Where the extension is missing, that class is, too.
     Cache = Any
@@ -183,6 +183,8 @@ def _local(url: str, how: dict[str, Any], kind: Any = None) -> Cache:
             )
     if kind is None:
         # As above: only if it is asked for.
-        kind = importlib.import_module({"memory": "tuckbox.memory", "shared": "tuckbox"}[parts.scheme])
+        kind = importlib.import_module(
+            {"memory": "tuckbox.memory", "shared": "tuckbox"}[parts.scheme]
+        )
         kind = kind.Cache
     return kind(path=unquote(parts.path) or None, **how)  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ import itertools
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, ClassVar
 
 import pytest
 
@@ -135,7 +135,7 @@ class TestCopies:
 
 
 class TestCoherence:
-    CHANGES: dict[str, Callable[[Any], object]] = {
+    CHANGES: ClassVar[dict[str, Callable[[Any], object]]] = {
         "set": lambda cache: cache.set("k", 2),
         "set_many": lambda cache: cache.set_many({"k": 2}),
         "delete": lambda cache: cache.delete("k"),
@@ -340,7 +340,7 @@ class TestOutages:
             lambda: cache.delete("k"),
             lambda: cache.evict(tag="t"),
             lambda: cache.incr("k"),
-            lambda: cache.clear(),
+            cache.clear,
         ):
             with pytest.raises(Unreachable):
                 write()
@@ -360,9 +360,7 @@ class TestOutages:
             with pytest.raises(DriverError):
                 read()
 
-    def test_a_near_hit_waits_for_nobody(
-        self, machine: Callable[..., Any], redis: Server
-    ) -> None:
+    def test_a_near_hit_waits_for_nobody(self, machine: Callable[..., Any], redis: Server) -> None:
         cache = listening(machine(max_stale=600))
         cache.set("k", 1)
         until(lambda: cache.get("k") == 1 and is_near(cache, "k"))
@@ -414,7 +412,9 @@ class TestOutages:
         assert cache.health().error is None
         until(lambda: cache.get("k") == 1 and is_near(cache, "k"))
 
-    def test_a_server_that_comes_back_empty(self, machine: Callable[..., Any], tmp_path: Path) -> None:
+    def test_a_server_that_comes_back_empty(
+        self, machine: Callable[..., Any], tmp_path: Path
+    ) -> None:
         with Server("redis", tmp_path, ("--save", "", "--appendonly", "no")) as server:
             cache = listening(machine(server.port, max_stale=0.5))
             cache.set("k", 1)
@@ -427,7 +427,9 @@ class TestOutages:
             cache.set("k", 2)
             assert cache.get("k") == 2
 
-    def test_a_server_that_refuses_everything(self, machine: Callable[..., Any], redis: Server) -> None:
+    def test_a_server_that_refuses_everything(
+        self, machine: Callable[..., Any], redis: Server
+    ) -> None:
         far = f"redis://nobody:wrong@{LOOPBACK}:{redis.port}"
         cache = machine(far=far)
         assert cache.get("k") is None
@@ -474,7 +476,7 @@ class TestArguments:
 
 
 def client(server: Server) -> Any:
-    import redis as library  # noqa: PLC0415 - The name is that of a fixture.
+    import redis as library  # The name is that of a fixture.
 
     return library.Redis(port=server.port)
 

@@ -25,9 +25,9 @@ _PAUSE_MAX_S = 1.0
 class Breaker:
     """A driver that fails at once while its place does not answer.
 
-    After ``failures`` operations in a row that raised `Unreachable`, all operations raise it without
-    asking the place. Then, after a pause at random around a length that doubles up to a second, one
-    operation asks. If it is answered, all operations ask again.
+    After ``failures`` operations in a row that raised `Unreachable`, all operations raise it
+    without asking the place. After a pause, one operation asks; if it is answered, all ask again.
+    The pause is random, and twice as long each time, up to about a second.
 
     Args:
         driver: The driver of the place.

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Callable, NamedTuple, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
 
 from tuckbox.brief import refuse_if_brief
 from tuckbox.drivers.contract import Capabilities, Changed, Found, Version
@@ -420,6 +420,9 @@ class _Message(NamedTuple):
     parts: Sequence[Any]
 
 
+_Self = TypeVar("_Self", bound="RedisWatch")
+
+
 class RedisWatch:
     """A `Watch`: client-side caching of Redis, in broadcasting mode, on one connection.
 
@@ -499,7 +502,7 @@ class RedisWatch:
         """See `Watch.close`."""
         self._connection.disconnect()
 
-    def __enter__(self) -> RedisWatch:
+    def __enter__(self: _Self) -> _Self:  # noqa: PYI019 - Self is not in Python 3.9.
         """See `Watch`."""
         return self
 
