@@ -91,18 +91,28 @@ class Breaker:
         try:
             result = operation()
         except Unreachable:
-            self._failures += 1
-            self._asks_at_s = self._now() + self._pause_s * random.uniform(0.5, 1.5)  # noqa: S311
-            if self.is_open:
-                self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
+            self._failed()
             raise
         if self._failures:
             self._failures, self._pause_s = 0, _PAUSE_S
         return result
 
+    def _failed(self) -> None:
+        self._failures += 1
+        self._asks_at_s = self._now() + self._pause_s * random.uniform(0.5, 1.5)  # noqa: S311
+        if self.is_open:
+            self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
+
     def get(self, key: bytes) -> Optional[Found]:
         """See `Driver.get`."""
-        return self.ask(lambda: self.driver.get(key))
+        if self._failures:
+            return self.ask(lambda: self.driver.get(key))
+        # As `ask`, without its calls.
+        try:
+            return self.driver.get(key)
+        except Unreachable:
+            self._failed()
+            raise
 
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, Found]:
         """See `Driver.get_many`."""
