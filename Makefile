@@ -173,7 +173,7 @@ test-lab: $(venv)/contestants ## The lab, with contestants and servers that must
 	$(venv)/bin/pytest -c lab/pyproject.toml --numprocesses 2 --dist loadfile lab/tests
 
 test-drivers: $(venv)/contestants ## The drivers, on real servers that the tests start and stop.
-	$(venv)/bin/pytest tests/drivers
+	$(venv)/bin/pytest --numprocesses 3 --dist loadfile tests/drivers
 
 lab-smoke: $(venv)/contestants ## Every contestant that can run, 300 checked operations each.
 	$(python) -m lab run smoke --smoke

@@ -674,12 +674,12 @@ class Near(Core):
         sleeps, and does not follow changes of the wall clock."""
 
     def _serve_until(self, time_us: int) -> None:
-        """Let `get` serve entries until a moment, in microseconds by the clock of the file; 0 is not at
-        all. By default, it is not at all."""
+        """Let `get` serve entries until a moment, in microseconds by the clock of the file; 0 is not
+        at all, and the default."""
 
     def _serves(self) -> bool:
         """Return whether `get` serves entries now."""
 
     def _serve_with(self, other: Near) -> None:
-        """Serve entries for as long as another handle does, whatever it is told from now on. Only the
-        first call, before any `_serve_until`, has an effect."""
+        """Serve entries for as long as another handle does, whatever it is told from now on. Only
+        the first call, before any `_serve_until`, has an effect."""

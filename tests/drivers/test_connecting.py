@@ -69,8 +69,8 @@ def test_null_keeps_nothing() -> None:
         ("shared:pages?max_entries=many", "unknown option 'max_entries', or a wrong value"),
         ("redis://host?colour=red", "unknown option 'colour'"),
         ("redis://host:port", "wrong port"),
-        (None, "url must be a str"),
-        (b"redis://host", "url must be a str"),
+        (None, "a URL must be a str"),
+        (b"redis://host", "a URL must be a str"),
     ],
 )
 def test_a_wrong_url_says_what_is_wrong(url: Any, why: str) -> None:

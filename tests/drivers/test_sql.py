@@ -102,6 +102,8 @@ class TestMariadb(DriverTests):
 
 
 class ServerFaults(FaultTests):
+    is_slow = True
+
     @pytest.fixture
     def reach(self, server):
         drivers = []

@@ -67,8 +67,8 @@ impl Near {
         Ok(slf.as_super().get().opened()?.cache.latest().now_us())
     }
 
-    /// Let `get` serve entries until a moment, in microseconds by the clock of the file; 0 is not at
-    /// all. By default, it is not at all.
+    /// Let `get` serve entries until a moment, in microseconds by the clock of the file; 0 is not
+    /// at all, and the default.
     fn _serve_until(slf: &Bound<'_, Self>, time_us: u64) -> PyResult<()> {
         let now_us = Near::_now_us(slf)?;
         slf.get().until().set(time_us.saturating_sub(now_us));
@@ -80,8 +80,8 @@ impl Near {
         self.serves()
     }
 
-    /// Serve entries for as long as another handle does, whatever it is told from now on. Only the
-    /// first call, before any `_serve_until`, has an effect.
+    /// Serve entries for as long as another handle does, whatever it is told from now on. Only
+    /// the first call, before any `_serve_until`, has an effect.
     fn _serve_with(&self, other: &Bound<'_, Near>) {
         let _ = self.until.set(Arc::clone(other.get().until()));
     }

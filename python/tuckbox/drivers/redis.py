@@ -491,11 +491,11 @@ class RedisWatch:
         changed: See `Watchable.watch`.
         converted: Makes an error of ours from one of redis-py.
 
-    Example:
-        >>> with driver.watch(b"app", print) as watch:
-        ...     driver.set(b"app:1", b"new", None)
-        ...     watch.confirm()
-        [b'app:1']
+    Example::
+
+        with driver.watch(b"app", print) as watch:
+            driver.set(b"app:1", b"new", None)
+            watch.confirm()  # Prints [b'app:1'].
     """
 
     def __init__(

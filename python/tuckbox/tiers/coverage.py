@@ -89,7 +89,7 @@ class Coverage:
         self.gaps = 0
         """How often changes may have been missed, and the near tiers were cleared."""
         self.changes = 0
-        """How many messages about changes were applied."""
+        """How many changes were applied."""
         self.error: Optional[str] = None
         """Why it does not listen, if it failed."""
 
@@ -169,7 +169,7 @@ class Coverage:
             side.cover(moment_us)
 
     def _changed(self, keys: Optional[Sequence[bytes]]) -> None:
-        self.changes += 1
+        self.changes += 1 if keys is None else len(keys)
         for side in self._sides:
             side.apply(keys)
 

@@ -69,7 +69,7 @@ class Health(NamedTuple):
     far_errors: int
     """Operations that the far tier did not answer, or refused."""
     changes: int
-    """Messages about changes that were applied to the near tier."""
+    """Changes that were told, and applied to the near tier."""
     gaps: int
     """How often changes may have been missed, and the near tier was cleared."""
     error: Optional[str]
