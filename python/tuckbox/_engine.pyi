@@ -674,8 +674,8 @@ class Near(Core):
         sleeps, and does not follow changes of the wall clock."""
 
     def _serve_until(self, time_us: int) -> None:
-        """Let `get` serve entries until a moment, in microseconds by the clock of the file; 0 is not
-        at all, and the default."""
+        """Let `get` serve entries until a moment, in microseconds by the clock of the file; 0, the
+        default, is not at all."""
 
     def _serves(self) -> bool:
         """Return whether `get` serves entries now."""

@@ -87,7 +87,7 @@ def is_near(cache: Any, key: str) -> bool:
 
 
 def keep(cache: Any, values: dict[str, Any]) -> None:
-    """Store values without tags, and have copies that last: what is told of the writes is applied."""
+    """Store values without tags, and have copies that last: the writes are told already."""
     before = cache.health().changes
     cache.set_many(values)
     until(lambda: cache.health().changes >= before + len(values))

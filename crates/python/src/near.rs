@@ -67,8 +67,8 @@ impl Near {
         Ok(slf.as_super().get().opened()?.cache.latest().now_us())
     }
 
-    /// Let `get` serve entries until a moment, in microseconds by the clock of the file; 0 is not
-    /// at all, and the default.
+    /// Let `get` serve entries until a moment, in microseconds by the clock of the file; 0, the
+    /// default, is not at all.
     fn _serve_until(slf: &Bound<'_, Self>, time_us: u64) -> PyResult<()> {
         let now_us = Near::_now_us(slf)?;
         slf.get().until().set(time_us.saturating_sub(now_us));
