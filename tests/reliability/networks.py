@@ -14,10 +14,13 @@ import random
 import subprocess
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
+import redis
+
+from drivers.proxy import LOOPBACK
 from drivers.servers import Server
 from reliability.actors import Actor
 from tuckbox.drivers.breaker import Breaker
@@ -29,7 +32,7 @@ from tuckbox.tiers.coverage import Coverage
 from tuckbox.tiers.tiering import Tiering
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from typing_extensions import Self
@@ -113,6 +116,19 @@ class Late(Breaker):
         return found
 
 
+class NoPool(Late):
+    """Opens a connection for each read."""
+
+    def get(self, key: bytes) -> Any:
+        driver: Any = self.driver
+        known = driver._pool.connection_kwargs
+        _kept.append(Redis(known["host"], known["port"], timeout_s=TIMEOUT_S))
+        return self.ask(lambda: _kept[-1].get(key))
+
+
+_kept: list[Redis] = []
+
+
 class NoGaps(Coverage):
     """Never clears the tier when it begins to listen again."""
 
@@ -130,7 +146,7 @@ class NoBound(SharedFirst):
 class NoLease(SharedFirst):
     """Keeps copies without a lease."""
 
-    def _copied_from(self, lease: Any, key: Any, entry: Any) -> Any:
+    def _copied_from(self, lease: Any, key: Any, entry: Any, asked_us: int) -> Any:
         self._drop(lease)
         if entry is not None:
             super(Tiering, self).set(key, entry.value)
@@ -139,7 +155,7 @@ class NoLease(SharedFirst):
 
 def open_tier(plan: Plan) -> Any:
     """Open the tier of a plan, or the broken one that it asks for."""
-    driver = Late(Redis(timeout_s=TIMEOUT_S, **plan.driver))
+    driver = (NoPool if plan.breaks == "pool" else Late)(Redis(timeout_s=TIMEOUT_S, **plan.driver))
     driver.late_s = plan.slow_s
     kind = {"bound": NoBound, "lease": NoLease}.get(plan.breaks, SharedFirst)
     tier = kind(
@@ -285,6 +301,34 @@ def end() -> None:
         thread.join(HANG_S)
         assert not thread.is_alive(), "a thread hangs"
     worker.tier.close()
+
+
+# --- The server -----------------------------------------------------------------------------------
+
+ADMIN = "admin"
+"""The name of connections that tests make to see and change what the server does."""
+
+
+@contextmanager
+def counted(server: Server) -> Iterator[list[int]]:
+    """Count the connections that others have to a Redis, all the time."""
+    counts = [0]
+    is_over = threading.Event()
+
+    def count() -> None:
+        while not is_over.wait(0.02):
+            with suppress(redis.RedisError, OSError), redis.Redis(
+                LOOPBACK, server.port, client_name=ADMIN
+            ) as admin:
+                counts.append(sum(one["name"] != ADMIN for one in admin.client_list()))
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        yield counts
+    finally:
+        is_over.set()
+        thread.join()
 
 
 # --- The oracle -----------------------------------------------------------------------------------

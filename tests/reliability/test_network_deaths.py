@@ -10,9 +10,8 @@ from __future__ import annotations
 import random
 import shutil
 import statistics
-import threading
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
@@ -21,6 +20,7 @@ import redis
 from drivers.proxy import LOOPBACK
 from drivers.servers import Server
 from reliability.networks import (
+    ADMIN,
     MISSED,
     Oracle,
     Plan,
@@ -28,6 +28,7 @@ from reliability.networks import (
     WrongRead,
     as_it_is,
     collected,
+    counted,
     keys_of,
     started,
     wait_until_well,
@@ -68,7 +69,7 @@ class Site:
     @contextmanager
     def admin(self) -> Iterator[Any]:
         """A connection of the test."""
-        with redis.Redis(LOOPBACK, self.server.port, client_name="admin") as admin:
+        with redis.Redis(LOOPBACK, self.server.port, client_name=ADMIN) as admin:
             yield admin
 
     def _dies(self, seconds: float) -> None:
@@ -111,31 +112,6 @@ class Site:
             admin.client_kill_filter(_type="normal", skipme=True)
             time.sleep(seconds)
             admin.config_set("requirepass", "")
-
-    def connections(self) -> int:
-        """How many connections others have to it."""
-        with self.admin() as admin:
-            return sum(one["name"] != "admin" for one in admin.client_list())
-
-
-@contextmanager
-def counted(site: Site) -> Iterator[list[int]]:
-    """Count the connections all the time."""
-    counts = [0]
-    is_over = threading.Event()
-
-    def count() -> None:
-        while not is_over.wait(0.02):
-            with suppress(redis.RedisError, OSError):
-                counts.append(site.connections())
-
-    thread = threading.Thread(target=count)
-    thread.start()
-    try:
-        yield counts
-    finally:
-        is_over.set()
-        thread.join()
 
 
 class Crowd:
@@ -189,7 +165,7 @@ def test_a_server_that_dies_or_refuses(
         plan = {"keys": 10, "seed": seed, "max_stale_s": BOUND_S, "pause_s": 0.005}
         crowd = Crowd(stack, tmp_path, site.server.port, **plan)
         wait_until_well(crowd.actors, "at the beginning")
-        connections = stack.enter_context(counted(site))
+        connections = stack.enter_context(counted(site.server))
         for _ in range(size(2, 70)):
             for name, happen in site.events.items():
                 began_s = time.monotonic()

@@ -25,6 +25,7 @@ from tuckbox.drivers.redis import Redis
 from tuckbox.errors import DriverError, Unreachable, Unsupported
 from tuckbox.remote import cache as remote
 from tuckbox.tiers.cache import SharedFirst
+from tuckbox.tiers.tiering import Tiering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -188,7 +189,14 @@ class Case:
     """A tier behind a proxy, and a way around that."""
 
     def __init__(
-        self, stack: ExitStack, path: Path, server: Server, kind: str, fault: str, on_outage: str
+        self,
+        stack: ExitStack,
+        path: Path,
+        server: Server,
+        kind: str,
+        fault: str,
+        on_outage: str,
+        tier: type[SharedFirst],
     ) -> None:
         self.kind, self.fault, self.on_outage = kind, fault, on_outage
         self.proxy = stack.enter_context(Proxy((LOOPBACK, server.port)))
@@ -196,9 +204,8 @@ class Case:
         self.driver = Counting(SERVERS[kind](self.proxy.port, self.limit_s))
         prefix = f"{fault} {on_outage}"
         far = remote.Cache(self.driver, prefix)
-        self.tier: Any = SharedFirst(
-            far, str(path), size="4 MiB", max_stale=MAX_STALE_S, on_outage=on_outage  # type: ignore[arg-type]
-        )
+        near = {"size": "4 MiB", "max_stale": MAX_STALE_S, "on_outage": on_outage}
+        self.tier: Any = tier(far, str(path), **near)  # type: ignore[arg-type]
         stack.callback(self.tier.close)
         self.direct: Any = remote.Cache(SERVERS[kind](server.port, PATIENT_S), prefix)
         stack.callback(self.direct.close)
@@ -330,7 +337,9 @@ CASES = [(fault, "miss") for fault in FAULTS] + [
 ]
 
 
-def tried(folder: Path, rounds: int, cases: list[tuple[str, str]]) -> int:
+def tried(
+    folder: Path, rounds: int, cases: list[tuple[str, str]], tier: type[SharedFirst] = SharedFirst
+) -> int:
     """Try faults on all servers, side by side. Return how many cases there were."""
     count = 0
     with ExitStack() as stack:
@@ -341,7 +350,11 @@ def tried(folder: Path, rounds: int, cases: list[tuple[str, str]]) -> int:
         for turn in range(rounds):
             with ExitStack() as inner, ThreadPoolExecutor(2 * len(cases)) as pool:
                 jobs = [
-                    pool.submit(Case(inner, folder / f"{turn} {number} {kind}", server, kind, *case).run)
+                    pool.submit(
+                        Case(
+                            inner, folder / f"{turn} {number} {kind}", server, kind, *case, tier
+                        ).run
+                    )
                     for number, case in enumerate(cases)
                     for kind, server in servers.items()
                 ]
@@ -351,3 +364,77 @@ def tried(folder: Path, rounds: int, cases: list[tuple[str, str]]) -> int:
 
 def test_every_operation_under_every_fault(tmp_path: Path, trials: Trials, size: Any) -> None:
     trials.add(tried(tmp_path, size(1, 20), CASES), "operations under a fault")
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_every_read_serves_old_copies_in_an_outage(
+    tmp_path: Path, trials: Trials, kind: str
+) -> None:
+    """With ``on_outage="serve"``, after `max_stale`."""
+    (tmp_path / "server").mkdir()
+    with ExitStack() as stack:
+        server = stack.enter_context(Server(kind, tmp_path / "server"))
+        proxy = stack.enter_context(Proxy((LOOPBACK, server.port)))
+        far = remote.Cache(Breaker(SERVERS[kind](proxy.port, TIMEOUT_S)))
+        tier: Any = SharedFirst(far, str(tmp_path / "near"), max_stale=0.2, on_outage="serve")
+        stack.callback(tier.close)
+        tier.set_many({"a": 1, "b": 2})
+        give_up_s = time.monotonic() + HANG_S
+        while True:  # A message about the change may end the first copies.
+            time.sleep(0.1)
+            assert tier.get_many(["a", "b"]) == {"a": 1, "b": 2}
+            if kind == "memcached" or tier.health().far_hits > 2:
+                break
+            assert time.monotonic() < give_up_s
+        proxy.refuse()
+        time.sleep(0.5)
+        assert tier.get("a") == 1
+        assert tier.get_many(["a", "b"]) == {"a": 1, "b": 2}
+        assert "a" in tier
+        assert tier.get_or_set("a", lambda: -1) == 1
+    trials.add(4, "reads in an outage")
+
+
+# --- Controls -------------------------------------------------------------------------------------
+
+
+class AlwaysAsks(SharedFirst):
+    """Asks the server for what is near."""
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._far
+
+
+class Raises(SharedFirst):
+    """A read raises while the server does not answer."""
+
+    def _asked(self, read: Any, _otherwise: Any) -> Any:
+        return read()
+
+
+class Acknowledges(SharedFirst):
+    """Tells that a value is stored although it may not be."""
+
+    def replace(self, *arguments: Any, **terms: Any) -> bool:
+        with suppress(DriverError):
+            return super().replace(*arguments, **terms)
+        return True
+
+
+class Keeps(SharedFirst):
+    """Keeps a value near that the server may not have."""
+
+    def set(self, key: Any, value: Any, ttl: Any = None, **terms: Any) -> None:
+        try:
+            super().set(key, value, ttl, **terms)
+        except DriverError:
+            super(Tiering, self).set(key, value)
+            raise
+
+
+@pytest.mark.parametrize("tier", [AlwaysAsks, Raises, Acknowledges, Keeps])
+def test_a_tier_that_depends_on_its_server_is_caught(
+    tmp_path: Path, tier: type[SharedFirst]
+) -> None:
+    with pytest.raises(AssertionError, match="refuse, on_outage"):
+        tried(tmp_path, 1, [("refuse", "miss")], tier)
