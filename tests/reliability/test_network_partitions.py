@@ -36,8 +36,13 @@ from reliability.networks import (
     started,
     wait_until_well,
 )
+from tuckbox.drivers.memcached import Memcached
+from tuckbox.drivers.redis import Redis
+from tuckbox.remote import cache as remote
+from tuckbox.tiers.cache import SharedFirst
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from reliability.conftest import Trials
@@ -166,10 +171,11 @@ def test_a_machine_that_is_cut_off(
     tmp_path: Path, trials: Trials, size: Any, seed: int
 ) -> None:
     machines = [
-        Machine(1.0, "miss", size(6, 330), processes=2),
-        Machine(1.0, "miss", size(6, 330)),
-        Machine(1.0, "serve", size(6, 330)),
-        Machine(5.0, "miss", size(2, 20)),
+        Machine(1.0, "miss", size(4, 245), processes=2),
+        Machine(1.0, "miss", size(5, 245)),
+        Machine(1.0, "miss", size(5, 245)),
+        Machine(1.0, "serve", size(5, 245)),
+        Machine(5.0, "miss", size(1, 20)),
     ]
     cuts, kinds = partition(tmp_path, machines, seed)
     trials.add(cuts, "cuts of a link")
@@ -270,3 +276,84 @@ def test_connections_that_are_dropped(tmp_path: Path, trials: Trials, size: Any,
         assert gaps > len(actors)
     trials.add(drops * len(actors), "drops of all connections")
     trials.figure("gaps after drops", gaps)
+
+
+# --- Single moments -------------------------------------------------------------------------------
+
+
+class ClearedMeanwhile(SharedFirst):
+    """Is cleared and told to serve again when a read asks whether it serves."""
+
+    is_armed = False
+
+    def _serves(self) -> bool:
+        if self.is_armed:
+            self.is_armed = False
+            assert self._tiers.coverage is not None
+            (side,) = self._tiers.coverage._sides
+            side.apply(None)
+            side.cover(side.now_us())
+        return super()._serves()
+
+
+@pytest.mark.parametrize("read", ["get", "get_many", "get_or_set", "in"])
+def test_a_tier_that_is_cleared_during_a_read(tmp_path: Path, trials: Trials, read: str) -> None:
+    """What was in it before is not returned."""
+    (tmp_path / "server").mkdir()
+    with ExitStack() as stack:
+        server = stack.enter_context(Server("redis", tmp_path / "server", ("--save", "")))
+        direct: Any = remote.Cache(Redis(LOOPBACK, server.port))
+        stack.callback(direct.close)
+        tier: Any = ClearedMeanwhile(remote.Cache(Redis(LOOPBACK, server.port)), tmp_path / "near")
+        stack.callback(tier.close)
+        direct.set("k", "old")
+        # Nobody listens.
+        tier._tiers.coverage.stop()
+        assert tier.get("k") == "old"
+        direct.delete("k") if read == "in" else direct.set("k", "new")
+        tier.is_armed = True
+        found = {
+            "get": lambda: tier.get("k"),
+            "get_many": lambda: tier.get_many(["k"])["k"],
+            "get_or_set": lambda: tier.get_or_set("k", lambda: "made"),
+            "in": lambda: "old" if "k" in tier else "new",
+        }[read]()
+        assert found == "new"
+    trials.add(1, "clears during a read")
+
+
+@pytest.mark.parametrize("read", ["get", "get_many", "get_or_set"])
+def test_a_late_reply_makes_no_older_copy(tmp_path: Path, trials: Trials, read: str) -> None:
+    """Where no changes are told, the age of a copy is counted from the request."""
+    (tmp_path / "server").mkdir()
+    bound_s = 0.6
+    with ExitStack() as stack:
+        server = stack.enter_context(Server("memcached", tmp_path / "server"))
+        proxy = stack.enter_context(Proxy((LOOPBACK, server.port)))
+        direct: Any = remote.Cache(Memcached(f"{LOOPBACK}:{server.port}"))
+        stack.callback(direct.close)
+        far = remote.Cache(Memcached(f"{LOOPBACK}:{proxy.port}", timeout_s=HANG_S))
+        tier: Any = SharedFirst(far, tmp_path / "near", max_stale=bound_s)
+        stack.callback(tier.close)
+        direct.set("k", "old")
+        reads: dict[str, Callable[[], object]] = {
+            "get": lambda: tier.get("k"),
+            "get_many": lambda: tier.get_many(["k"])["k"],
+            "get_or_set": lambda: tier.get_or_set("k", lambda: "made"),
+        }
+        proxy.delay(0.5)
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(reads[read])
+            time.sleep(0.2)
+            direct.set("k", "new")
+            changed_s = time.monotonic()
+            assert first.result() == "old"
+        proxy.heal()
+        while True:
+            began_s = time.monotonic()
+            if tier.get("k") == "new":
+                break
+            age_s = began_s - changed_s
+            assert age_s < bound_s + TICK_S, f"the old value is served after {age_s:.3f} s"
+            time.sleep(0.005)
+    trials.add(1, "late replies")
