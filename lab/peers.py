@@ -12,7 +12,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -35,10 +35,14 @@ class PeerMissingError(Exception):
 
 @dataclass(frozen=True)
 class Peer:
-    """An open peer. `title` has its name and version."""
+    """An open peer.
+
+    `title` has its name and version. `settings` say how to reach its server, if it has one.
+    """
 
     title: str
     store: Store
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextmanager
@@ -61,7 +65,7 @@ def opened(row: str, folder: Path, bytes_max: int = 0) -> Iterator[Peer]:
             title = f"{server_of(contestant).title}{number} by {title}"
         store = opener(row, bytes_max=bytes_max, settings=settings)(folder)
         stack.callback(store.close)
-        yield Peer(title, store)
+        yield Peer(title, store, settings)
 
 
 def opener(

@@ -57,7 +57,18 @@ def memory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     return folder
 
 
-PLACES = ("redis", "memcached", "files", "sqlite")
+PLACES = (
+    "redis",
+    "memcached",
+    "files",
+    "sqlite",
+    "shared before redis",
+    "memory before redis",
+    "shared before memcached",
+    "shared before files",
+    "memory before sqlite",
+    "memory before shared before redis",
+)
 """Where `tests/drivers/test_caches.py` keeps the entries of caches."""
 
 
@@ -75,7 +86,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if metafunc.definition.get_closest_marker("shared_file"):
             stores = ("shared",)
         if metafunc.definition.get_closest_marker("lists_keys"):
-            stores = tuple(one for one in stores if one != "memcached")
+            stores = tuple(one for one in stores if "memcached" not in one)
         if metafunc.definition.get_closest_marker("one_machine"):
             stores = tuple(one for one in stores if one not in {"remote", "tiers"})
         if metafunc.definition.get_closest_marker("whole_cache"):

@@ -26,6 +26,7 @@ from benches.rows import (
     s13_memory,
     s14_many,
     s15_full,
+    s16_tiers,
     s18_random,
 )
 
@@ -46,6 +47,7 @@ ROWS: tuple[Row, ...] = (
     s13_memory.ROW,
     s14_many.ROW,
     s15_full.ROW,
+    s16_tiers.ROW,
     s18_random.ROW,
     many_processes.ROW,
     large_values.ROW,

@@ -17,7 +17,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _TTL: TypeAlias = float | SupportsIndex | str | timedelta | None
 
-__all__ = ["Core", "ManualClock", "Scan", "__version__", "briefly", "is_brief"]
+__all__ = ["Core", "ManualClock", "Near", "Scan", "__version__", "briefly", "is_brief"]
 
 __version__: Final[str]
 
@@ -663,3 +663,23 @@ class Core(MutableMapping[Key, Any]):
     def _default_size(path: str | PathLike[str] | None) -> tuple[int, str | None]: ...
     def _stats(self) -> dict[str, int]: ...
     def _check(self) -> dict[str, Any]: ...
+
+@disjoint_base
+class Near(Core):
+    """A `Core` in front of another cache. Its subclasses are in `tuckbox.tiers`."""
+
+    def __new__(cls, *_args: object, **_kwargs: object) -> Self: ...
+    def _now_us(self) -> int:
+        """Return the time by the clock of the file, in microseconds. It goes on while the machine
+        sleeps, and does not follow changes of the wall clock."""
+
+    def _serve_until(self, time_us: int) -> None:
+        """Let `get` serve entries until a moment, in microseconds by the clock of the file; 0 is not at
+        all. By default, it is not at all."""
+
+    def _serves(self) -> bool:
+        """Return whether `get` serves entries now."""
+
+    def _serve_with(self, other: Near) -> None:
+        """Serve entries for as long as another handle does, whatever it is told from now on. Only the
+        first call, before any `_serve_until`, has an effect."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["AfterPowerCut", "Favour"]
+__all__ = ["AfterPowerCut", "Favour", "OnOutage"]
 
 Favour = Literal["balanced", "hits", "bytes"]
 """The goal of eviction: a balance of both hit ratios, the hit ratio, or the byte hit ratio."""
 
 AfterPowerCut = Literal["keep", "discard"]
 """What happens to the entries if the machine stopped while the cache was in use."""
+
+OnOutage = Literal["miss", "serve", "raise"]
+"""What a read does that needs a far tier which does not answer: it is a miss, or served with a copy
+of any age, or raises the error."""

@@ -1,4 +1,4 @@
-"""`connect`: a cache by the URL of the place that holds its entries.
+"""`connect`: a cache by the URLs of its tiers, or of the one place that holds its entries.
 
 Owns which scheme is which class. Imports a driver, and so its client library, when it is asked for.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional, SupportsIndex, Union
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tuckbox.advice import explains_names
+from tuckbox.choices import OnOutage
 from tuckbox.compression import Algorithm
 from tuckbox.errors import InvalidArgument
 from tuckbox.objects import Codec, Pickle
@@ -47,8 +48,9 @@ _EXAMPLES = (
 
 @explains_names
 def connect(
-    url: str,
-    *,
+    *urls: str,
+    max_stale: float = 5.0,
+    on_outage: OnOutage = "miss",
     prefix: str = "tuckbox",
     lease_s: float = 30.0,
     read_only: bool = False,
@@ -60,8 +62,12 @@ def connect(
 ) -> Cache:
     """Return a cache whose entries are at a URL, with the operations of `tuckbox.Cache`.
 
+    With several URLs, each is a tier in front of the next one: reads ask the nearest first, and
+    leave copies there; writes go to the last. All but the last are ``shared`` or ``memory``.
+
     Args:
-        url: The place. Options of the place go into its query, such as ``?timeout_s=0.2``:
+        *urls: The places, nearest first. Options of a place go into its query, such as
+            ``?timeout_s=0.2``:
 
             - ``shared:pages`` is ``Cache("pages")``, ``shared:///path`` a file,
               ``shared:`` a private cache; ``?size=1GB&max_entries=1000``.
@@ -74,6 +80,12 @@ def connect(
               table.
             - ``mongodb://host/database``: MongoDB.
             - ``null://`` keeps nothing.
+        max_stale: With several tiers: how many seconds a copy may be older than the last tier.
+            Redis and Valkey tell what changes, usually within milliseconds, and then this is for
+            when the connection is lost. At the other places every copy ends after it.
+        on_outage: With several tiers: what reads do that need a tier which does not answer.
+            ``"miss"`` (the default) is a miss, ``"serve"`` serves copies of any age, and
+            ``"raise"`` raises its `tuckbox.errors.DriverError`. Writes always raise it.
         prefix: What the keys of this program begin with at a place that others may use too. Not
             for ``shared`` and ``memory``.
         lease_s: For how many seconds a maker has its key, at such a place.
@@ -97,10 +109,20 @@ def connect(
         >>> cache.set("user:42", "Ada")
         >>> connect("shared:pages").get("user:42")
         'Ada'
+        >>> tiers = connect("shared:near?size=64MB", "redis://10.0.0.1")
+        >>> tiers.get_or_set("report", lambda: [1, 2, 3], ttl=60)
+        [1, 2, 3]
     """
-    given: object = url
-    if not isinstance(given, str):
-        raise InvalidArgument(f"url must be a str such as 'redis://10.0.0.1', not {given!r}")
+    for given in urls:
+        checked: object = given
+        if not isinstance(checked, str):
+            raise InvalidArgument(f"a URL must be a str such as 'redis://10.0.0.1', not {given!r}")
+    if not urls:
+        raise InvalidArgument("connect needs at least one URL, such as 'redis://10.0.0.1'")
+    *nearer, last = urls
+    for url in nearer:
+        if url.partition(":")[0] not in _LOCAL:
+            raise InvalidArgument(f"only the last URL may be {url!r}; others are {_LOCAL}")
     how: dict[str, Any] = {
         "read_only": read_only,
         "pickle": pickle,
@@ -109,21 +131,42 @@ def connect(
         "compress": compress,
         "compressor": compressor,
     }
+    cache = _last(last, prefix, lease_s, how)
+    if not nearer:
+        return cache
+    from tuckbox.tiers import cache as tiers  # noqa: PLC0415 - Only if it is asked for.
+
+    kinds = {"memory": tiers.MemoryFirst, "shared": tiers.SharedFirst}
+    # A copy is stored whoever may write: writes go to the last tier, which refuses them.
+    how |= {"read_only": False, "max_stale": max_stale, "on_outage": on_outage}
+    try:
+        for url in reversed(nearer):
+            kind = kinds[url.partition(":")[0]]
+            cache = _local(url, {**how, "far": cache}, kind)
+    except BaseException:
+        cache.close()
+        raise
+    return cache
+
+
+def _last(url: str, prefix: str, lease_s: float, how: dict[str, Any]) -> Cache:
     scheme = url.partition(":")[0]
     if scheme in _LOCAL:
-        return _local(url, how)
+        return _local(url, dict(how))
     # SQLAlchemy's URLs may name the client: postgresql+psycopg://...
     kind = scheme.partition("+")[0]
     if kind not in _DRIVERS:
         raise InvalidArgument(f"the scheme {scheme!r} is not known; use one of: {_EXAMPLES}")
-    from tuckbox.remote.cache import Cache as Remote  # noqa: PLC0415 - Only if it is asked for.
+    from tuckbox.drivers.breaker import Breaker  # noqa: PLC0415 - As above.
+    from tuckbox.remote.cache import Cache as Remote  # noqa: PLC0415 - As above.
 
     module, name = _DRIVERS[kind]
     driver = getattr(importlib.import_module(f"tuckbox.drivers.{module}"), name).from_url(url)
+    driver = Breaker(driver)
     return Remote(driver, prefix, lease_s=lease_s, **how)  # type: ignore[return-value] # As typed.
 
 
-def _local(url: str, how: dict[str, Any]) -> Cache:
+def _local(url: str, how: dict[str, Any], kind: Any = None) -> Cache:
     parts = urlsplit(url)
     if parts.netloc or (parts.path.startswith("/") and not url.startswith(f"{parts.scheme}:///")):
         raise InvalidArgument(
@@ -138,9 +181,10 @@ def _local(url: str, how: dict[str, Any]) -> Cache:
             raise InvalidArgument(
                 f"{url!r} has an unknown option {option!r}, or a wrong value of it"
             )
-    kind: Any
-    if parts.scheme == "memory":
-        from tuckbox.memory import Cache as kind  # noqa: N813, PLC0415 - As above.
-    else:
-        from tuckbox import Cache as kind  # noqa: N813, PLC0415
-    return kind(unquote(parts.path) or None, **how)  # type: ignore[no-any-return]
+    if kind is None:
+        # As above: only if it is asked for.
+        kind = importlib.import_module(
+            {"memory": "tuckbox.memory", "shared": "tuckbox"}[parts.scheme]
+        )
+        kind = kind.Cache
+    return kind(path=unquote(parts.path) or None, **how)  # type: ignore[no-any-return]

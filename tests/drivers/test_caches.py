@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RUNS_ON = PLACES
+FAR = ("redis", "memcached", "files", "sqlite")
 # Words of tests that visit all keys, and tests of which a parameter does.
 LISTS = ("clear", "iter", "len(", "list(", "sorted(", "popitem", "expire", "delete_prefix")
 LISTS_TOO = (
@@ -34,7 +35,7 @@ LISTS_TOO = (
 
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    folders = {name: tmp_path_factory.mktemp(name) for name in PLACES}
+    folders = {name: tmp_path_factory.mktemp(name) for name in FAR}
     redis = Server("redis", folders["redis"], ("--save", ""))
     memcached = Server("memcached", folders["memcached"])
     with redis, memcached:
@@ -52,8 +53,11 @@ def opened(store: str, urls: dict[str, str], tmp_path: Path) -> Iterator[Callabl
 
     def open_cache(_path: object = None, **options: Any) -> Any:
         options.pop("size", None)
+        *nearer, far = store.split(" before ")
+        near = {"shared": f"shared://{tmp_path}/near.tuck", "memory": f"memory:{tmp_path.name}"}
+        places = [near[one] for one in nearer]
         # Each test has keys of its own.
-        caches.append(connect(urls[store], prefix=str(tmp_path), **options))
+        caches.append(connect(*places, urls[far], prefix=str(tmp_path), **options))
         return caches[-1]
 
     yield open_cache

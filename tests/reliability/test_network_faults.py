@@ -180,6 +180,10 @@ class Counting(Breaker):
 
     count = 0
 
+    def get(self, key: bytes) -> Any:
+        self.count += 1
+        return super().get(key)
+
     def ask(self, operation: Any) -> Any:
         self.count += 1
         return super().ask(operation)

@@ -10,7 +10,7 @@ use tuckbox_engine::coarse_us;
 
 use crate::core::Core;
 
-/// A `Core` in front of another cache. Use the subclass in `tuckbox.tiers`, which has `_missed`.
+/// A `Core` in front of another cache. Its subclasses are in `tuckbox.tiers`.
 #[pyclass(frozen, subclass, extends = Core, module = "tuckbox._engine")]
 pub struct Near {
     /// Namespaces share it.
@@ -54,7 +54,10 @@ impl Near {
 impl Near {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
-    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Near> {
+    fn new(
+        _args: &Bound<'_, PyTuple>,
+        _kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyClassInitializer<Near> {
         PyClassInitializer::from(Core::default()).add_subclass(Near { until: OnceLock::new() })
     }
 

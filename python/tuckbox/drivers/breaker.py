@@ -26,9 +26,9 @@ _PAUSE_MAX_S = 1.0
 class Breaker:
     """A driver that fails at once while its place does not answer.
 
-    After ``failures`` operations in a row that raised `Unreachable`, all operations raise it without
-    asking the place. Then, after a pause at random around a length that doubles up to a second, one
-    operation asks. If it is answered, all operations ask again.
+    After ``failures`` operations in a row that raised `Unreachable`, all operations raise it
+    without asking the place. After a pause, one operation asks; if it is answered, all ask again.
+    The pause is random, and twice as long each time, up to about a second.
 
     Args:
         driver: The driver of the place.
@@ -96,10 +96,7 @@ class Breaker:
         try:
             result = operation()
         except Unreachable:
-            self._failures += 1
-            self._asks_at_s = self._now() + self._pause_s * random.uniform(0.5, 1.5)  # noqa: S311
-            if self.is_open:
-                self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
+            self._failed()
             raise
         except Refused:
             self._has_answered()
@@ -111,9 +108,22 @@ class Breaker:
         if self._failures:
             self._failures, self._pause_s = 0, _PAUSE_S
 
+    def _failed(self) -> None:
+        self._failures += 1
+        self._asks_at_s = self._now() + self._pause_s * random.uniform(0.5, 1.5)  # noqa: S311
+        if self.is_open:
+            self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
+
     def get(self, key: bytes) -> Optional[Found]:
         """See `Driver.get`."""
-        return self.ask(lambda: self.driver.get(key))
+        if self._failures:
+            return self.ask(lambda: self.driver.get(key))
+        # As `ask`, without its calls.
+        try:
+            return self.driver.get(key)
+        except Unreachable:
+            self._failed()
+            raise
 
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, Found]:
         """See `Driver.get_many`."""

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Callable, NamedTuple, Optional, Protocol, runtime_checkable
+from typing import Callable, NamedTuple, Optional, Protocol, TypeVar, runtime_checkable
 
 __all__ = [
     "KEY_BYTES_MAX",
@@ -167,6 +167,9 @@ Changed = Callable[[Optional[Sequence[bytes]]], None]
 """Gets the keys that changed; None if any may have."""
 
 
+_Watch = TypeVar("_Watch", bound="Watch")
+
+
 class Watch(Protocol):
     """A connection on which a place tells what changes. Of one thread; a context manager.
 
@@ -183,7 +186,7 @@ class Watch(Protocol):
     def close(self) -> None:
         """End the watch, from any thread; who waits gets `Unreachable`."""
 
-    def __enter__(self) -> Watch:
+    def __enter__(self: _Watch) -> _Watch:  # noqa: PYI019 - Self is not in Python 3.9.
         """Return the watch."""
 
     def __exit__(

@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional, TypeVar
 
 from tuckbox.drivers.contract import Capabilities, Changed, Found, Version
 from tuckbox.errors import CacheClosed, Unreachable
@@ -168,6 +168,9 @@ class Memory:
         self._is_open = False
 
 
+_Self = TypeVar("_Self", bound="MemoryWatch")
+
+
 class MemoryWatch:
     """A `Watch` of a `Memory`."""
 
@@ -200,7 +203,7 @@ class MemoryWatch:
         """See `Watch.close`."""
         self.told.put(None)
 
-    def __enter__(self) -> MemoryWatch:
+    def __enter__(self: _Self) -> _Self:  # noqa: PYI019 - Self is not in Python 3.9.
         """See `Watch`."""
         return self
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Callable, NamedTuple, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
 
 from tuckbox.brief import refuse_if_brief
 from tuckbox.drivers.contract import Capabilities, Changed, Found, Version
@@ -83,6 +84,24 @@ _ADVICE = {
     "NOAUTH": "give the user and password of the server",
     "WRONGTYPE": "give a database that no other program uses",
 }
+
+
+class _Held:
+    """A connection of the pool that a thread keeps, which is faster than to ask for it each time.
+
+    It goes back when the thread ends. In a forked child it is left alone: it is the parent's.
+    """
+
+    __slots__ = ("_pool", "connection", "pid")
+
+    def __init__(self, pool: Any) -> None:  # noqa: ANN401 - redis-py may be missing.
+        self._pool = pool
+        self.pid = os.getpid()
+        self.connection = pool.get_connection()
+
+    def __del__(self) -> None:
+        if hasattr(self, "connection") and self.pid == os.getpid():
+            self._pool.release(self.connection)
 
 
 class Redis:
@@ -168,6 +187,7 @@ class Redis:
                 retry=library.retry.Retry(library.backoff.NoBackoff(), 0),
             )
         self._pool: Any = getattr(client, "connection_pool", None)
+        self._of_thread = threading.local()
         if self._pool is None or self._pool.get_encoder().decode_responses:
             raise InvalidArgument(
                 f"client is a {type(client).__name__} that this driver cannot use; "
@@ -235,20 +255,42 @@ class Redis:
         if not self._is_open:
             raise CacheClosed("this driver is closed; open it again to use it")
         try:
-            connection = self._pool.get_connection()
+            # Taken away meanwhile: a signal handler that uses the driver gets another one.
+            held = vars(self._of_thread).pop("held", None)
+            if held is None or held.pid != os.getpid():
+                held = _Held(self._pool)
+            else:
+                self._ensure_usable(held.connection)
+            connection = held.connection
             try:
-                connection.send_packed_command(connection.pack_commands(commands))
+                if len(commands) == 1:
+                    # Quicker: this is not written in Python.
+                    packed = connection.pack_command(*commands[0])
+                else:
+                    packed = connection.pack_commands(commands)
+                connection.send_packed_command(packed, check_health=False)
                 return [self._reply(connection) for _ in commands]
             except BaseException:
                 # The rest of a reply must not answer the next command.
                 connection.disconnect()
                 raise
             finally:
-                self._pool.release(connection)
+                self._of_thread.held = held
         except MemoryError:
             raise
         except Exception as error:  # A wrong server can break the parser anywhere.
             raise self._converted(error) from error
+
+    def _ensure_usable(self, connection: Any) -> None:  # noqa: ANN401 - As above.
+        """Connect, or connect again if the server has closed the connection. As the pool does."""
+        try:
+            connection.connect()
+            is_usable = not connection.can_read()
+        except (self._errors.ConnectionError, self._errors.TimeoutError, OSError):
+            is_usable = False
+        if not is_usable:
+            connection.disconnect()
+            connection.connect()
 
     def _reply(self, connection: Any) -> Any:  # noqa: ANN401 - What redis-py has read.
         try:
@@ -307,7 +349,17 @@ class Redis:
 
     def get(self, key: bytes) -> Optional[Found]:
         """See `Driver.get`."""
-        return self.get_many([key]).get(key)
+        if self._capabilities.tells_ttl:
+            return self.get_many([key]).get(key)
+        (values,) = self._ask(("MGET", key), kind=list)
+        value = values[0] if len(values) == 1 else values
+        if value is None:
+            return None
+        if not isinstance(value, bytes):
+            raise self._nonsense(value)
+        if len(value) < _VERSION_BYTES:
+            return None
+        return Found(value[_VERSION_BYTES:], value[:_VERSION_BYTES])
 
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, Found]:
         """See `Driver.get_many`."""
@@ -409,15 +461,21 @@ class Redis:
 
     def close(self) -> None:
         """See `Driver.close`."""
-        if self._is_open and self._is_own:
-            self._pool.disconnect()
-        self._is_open = False
+        if self._is_open:
+            self._is_open = False
+            # Gives back the connections of all threads.
+            self._of_thread = threading.local()
+            if self._is_own:
+                self._pool.disconnect()
 
 
 class _Message(NamedTuple):
     """A message about keys that changed, as the server sent it."""
 
     parts: Sequence[Any]
+
+
+_Self = TypeVar("_Self", bound="RedisWatch")
 
 
 class RedisWatch:
@@ -499,7 +557,7 @@ class RedisWatch:
         """See `Watch.close`."""
         self._connection.disconnect()
 
-    def __enter__(self) -> RedisWatch:
+    def __enter__(self: _Self) -> _Self:  # noqa: PYI019 - Self is not in Python 3.9.
         """See `Watch`."""
         return self
 

@@ -22,6 +22,7 @@ _SUMMED_AT = 8
 _WORD = struct.Struct("<Q")
 _EXPIRY, _STALE, _MADE, _TAGS, _LEASE, _VALUE = 1, 2, 4, 8, 16, 32
 _FLAGS = 63
+_COMMON = (_VALUE, _VALUE | _EXPIRY)
 VERSIONS_END = 1 << 63
 """Versions are below this, and at least 1."""
 
@@ -96,6 +97,21 @@ def _unpack(packed: bytes, key: bytes) -> Optional[Envelope]:
     is_sound = magic == _MAGIC and checksum == zlib.crc32(packed[_SUMMED_AT:])
     if not is_sound or flags & ~_FLAGS or not 0 < version < VERSIONS_END:
         return None
+    if flags in _COMMON:
+        # Nearly all: a value, and perhaps an expiry.
+        at = _HEAD.size
+        expiry_us = None
+        if flags & _EXPIRY:
+            (expiry_us,) = _WORD.unpack_from(packed, at)
+            at += _WORD.size
+        length, at = take_length(packed, at)
+        if packed[at : at + length] != key:
+            return None
+        return Envelope(key, version, packed[at + length :], expiry_us)
+    return _unpack_rest(packed, key, version, flags)
+
+
+def _unpack_rest(packed: bytes, key: bytes, version: int, flags: int) -> Optional[Envelope]:
     at = _HEAD.size
 
     def word() -> int:

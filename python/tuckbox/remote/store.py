@@ -162,13 +162,15 @@ class RemoteStore:
 
     def _state(self, seen: Seen) -> Optional[bool]:
         """Whether a stale entry; None if the entry is missing to everyone."""
-        envelope, now_us = seen.envelope, self.now_us()
-        until_us = seen.fresh_until_us
+        envelope, until_us = seen.envelope, seen.fresh_until_us
         if envelope.value is None:
             return None
-        if until_us is not None and now_us >= until_us + envelope.stale_us:
-            return None
-        is_stale = until_us is not None and now_us >= until_us
+        is_stale = False
+        if until_us is not None:
+            now_us = self.now_us()
+            if now_us >= until_us + envelope.stale_us:
+                return None
+            is_stale = now_us >= until_us
         if envelope.tags:
             clock, rows = self._rows(envelope.tags)
             if clock < envelope.stamp or len(rows) < len(envelope.tags):
@@ -208,10 +210,10 @@ class RemoteStore:
         return found
 
     def _present(self, seen: Optional[Seen]) -> Optional[tuple[Record, bool]]:
-        is_stale = None if seen is None else self._state(seen)
-        if seen is None or is_stale is None:
+        if seen is None:
             return None
-        return self._record(seen), is_stale
+        is_stale = self._state(seen)
+        return None if is_stale is None else (self._record(seen), is_stale)
 
     def read_many(self, keys: list[bytes]) -> dict[bytes, Record]:
         """Return the fresh entries of several keys, in one round trip, and count the reads."""
@@ -330,6 +332,8 @@ class RemoteStore:
         for key, kept, _ in entries:
             packed, ttl_s = self._packed(key, to_bytes(kept), terms)
             items.append((self._entry_key(key), packed, ttl_s))
+        if not items:
+            return
         if any(ttl_s is not None and ttl_s <= 0 for _, _, ttl_s in items):
             self.driver.delete_many([key for key, _, _ in items])
         else:

@@ -11,11 +11,12 @@ from typing import Any
 
 from tuckbox import _engine
 from tuckbox import cache as shared
+from tuckbox.choices import OnOutage
 from tuckbox.errors import InvalidArgument
 from tuckbox.loads import MISSING
 from tuckbox.memory import cache as memory
 from tuckbox.namespaces import Namespace
-from tuckbox.tiers.tiering import OnOutage, Tiering, Tiers
+from tuckbox.tiers.tiering import Tiering, Tiers
 
 __all__ = ["MemoryFirst", "SharedFirst"]
 
@@ -64,17 +65,17 @@ class SharedFirst(Tiering, shared.Cache, _engine.Near):
         self._place_before(far, tiers)
 
     def _near_within(self, name: str) -> Any:
-        return shared._Namespace(self, name)  # noqa: SLF001 - A namespace without tiers.
+        return shared._Namespace(self, name)  # A namespace without tiers.
 
     def _within(self, name: str) -> Namespace:
         return _SharedNamespace(self, name)
 
 
-class _SharedNamespace(Namespace, SharedFirst):
+class _SharedNamespace(Namespace, SharedFirst):  # type: ignore[misc] # Either `__reduce__` raises.
     """A namespace of such a cache."""
 
 
-class MemoryFirst(Tiering, memory.Cache):
+class MemoryFirst(Tiering, memory.Cache):  # type: ignore[misc] # For types, one of `tuckbox.Cache`.
     """A cache with the memory of this process in front of another cache. Use `tuckbox.connect`.
 
     Args:
@@ -128,10 +129,10 @@ class MemoryFirst(Tiering, memory.Cache):
         self._until_us = other._until_us
 
     def _near_within(self, name: str) -> Any:
-        return memory._Namespace(self, name)  # noqa: SLF001 - A namespace without tiers.
+        return memory._Namespace(self, name)  # A namespace without tiers.
 
     def _within(self, name: str) -> Namespace:
-        return _MemoryNamespace(self, name)  # type: ignore[arg-type] # As in `tuckbox.memory`.
+        return _MemoryNamespace(self, name)
 
 
 class _MemoryNamespace(Namespace, MemoryFirst):  # type: ignore[misc] # As in `tuckbox.memory`.

@@ -34,7 +34,7 @@ __all__ = ["Coverage", "Side"]
 _PAUSE_S = 0.05
 _PAUSE_MAX_S = 1.0
 _GONE_INTERVALS = 2.5
-"""After so many intervals without a confirmation, no process listens."""
+"""How many intervals without a confirmation show that no process listens."""
 
 _log = logging.getLogger("tuckbox.tiers")
 
@@ -71,7 +71,9 @@ class Coverage:
     """
 
     def __init__(
-        self, watch: Callable[[Callable[[Optional[Sequence[bytes]]], None]], Watch], interval_s: float
+        self,
+        watch: Callable[[Callable[[Optional[Sequence[bytes]]], None]], Watch],
+        interval_s: float,
     ) -> None:
         self._watch = watch
         self._interval_s = interval_s

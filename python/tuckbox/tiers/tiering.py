@@ -15,8 +15,9 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Callable, Literal, NamedTuple, NoReturn, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, NoReturn, Optional, TypeVar
 
+from tuckbox.choices import OnOutage
 from tuckbox.contract import BUSY, FOUND, LEASE, Begun, Token, Ttl
 from tuckbox.errors import (
     CacheFull,
@@ -30,7 +31,6 @@ from tuckbox.errors import (
 from tuckbox.keys import Key
 from tuckbox.loads import MISSING
 from tuckbox.memory import keys as encoding
-from tuckbox.namespaces import Namespace
 from tuckbox.results import Entry
 from tuckbox.tiers.coverage import Coverage
 
@@ -40,10 +40,7 @@ if TYPE_CHECKING:
 else:
     Cache = object
 
-__all__ = ["Health", "OnOutage", "Tiering", "Tiers"]
-
-OnOutage = Literal["miss", "serve", "raise"]
-"""What reads do that need a far tier which does not answer."""
+__all__ = ["Health", "Tiering", "Tiers"]
 
 _T = TypeVar("_T")
 
@@ -178,7 +175,7 @@ class Tiering(Cache):
     # --- Fetching ------------------------------------------------------------------------------
 
     def _missed(self, key: Any, default: Any) -> Any:
-        """Answer a `get` that the near tier has not answered. Called by the class of the near tier."""
+        """Answer a `get` that the near tier has not answered."""
         entry = self._fetch(key)
         return default if entry is None else entry.value
 
@@ -198,7 +195,8 @@ class Tiering(Cache):
             entry = _fetched(self._far, key)
         except DriverError as error:
             tiers.failed(error)
-            return self._in_outage(key, lease)
+            self._drop(lease)
+            return self._in_outage(key, error)
         except BaseException:
             self._drop(lease)
             raise
@@ -242,21 +240,18 @@ class Tiering(Cache):
             if ttl <= 0:
                 self._drop(lease)
                 return entry
-        try:
+        with suppress(*_NOT_KEPT):
             super()._finish(lease, key, entry.value, ttl, keeps_s, entry.tags, None)
-        except _NOT_KEPT:
-            pass  # noqa: S110 - The next read asks again.
         return entry if ttl is None else entry._replace(expiry=time.time() + ttl)
 
     def _drop(self, lease: Optional[Token]) -> None:
         if lease is not None:
             super()._abandon(lease)
 
-    def _in_outage(self, key: Any, lease: Optional[Token]) -> Optional[Entry]:
+    def _in_outage(self, key: Any, error: DriverError) -> Optional[Entry]:
         """Answer a read while the far tier does not, or raise its error."""
-        self._drop(lease)
         if self._tiers.on_outage == "raise":
-            raise
+            raise error
         found: Optional[Entry] = None
         if self._tiers.on_outage == "serve":
             found = super().get_entry(key, stale=True)
@@ -310,16 +305,16 @@ class Tiering(Cache):
         try:
             with self._asking():
                 return key in self._far
-        except DriverError:
-            return self._in_outage(key, None) is not None
+        except DriverError as error:
+            return self._in_outage(key, error) is not None
 
     def get_entry(self, key: Key, *, stale: bool = False) -> Optional[Entry]:
         """Return the entry of the far tier: versions are its own. See `tuckbox.Cache.get_entry`."""
-        return self._asked(lambda: self._far.get_entry(key, stale=stale), None)
+        return self._asked(lambda: self._far.get_entry(key, stale=stale), None)  # type: ignore[no-any-return]
 
     def ttl(self, key: Key) -> Optional[float]:
         """Return for how many seconds an entry of the far tier is fresh."""
-        return self._asked(lambda: self._far.ttl(key), None)
+        return self._asked(lambda: self._far.ttl(key), None)  # type: ignore[no-any-return]
 
     def get_many(self, keys: Iterable[Any]) -> dict[Any, Any]:
         """Return the values of several keys. What is not near takes one round trip."""
@@ -343,9 +338,8 @@ class Tiering(Cache):
             try:
                 with self._asking():
                     entries = _fetched_many(self._far, leases)
-            except DriverError:
-                for key in list(leases):
-                    found[key] = self._in_outage(key, leases.pop(key))
+            except DriverError as error:
+                found = {key: self._in_outage(key, error) for key in leases}
             else:
                 self._tiers.count("far_hits", len(entries))
                 self._tiers.count("far_misses", len(leases) - len(entries))
@@ -425,16 +419,12 @@ class Tiering(Cache):
         with self._changing(key):
             return self._far.get_and_touch(key, ttl, default)
 
-    def incr(
-        self, key: Key, delta: int = 1, default: Optional[int] = 0, ttl: Ttl = None
-    ) -> int:
+    def incr(self, key: Key, delta: Any = 1, default: Any = 0, ttl: Ttl = None) -> int:
         """Add to an int of the far tier. See `tuckbox.Cache.incr`."""
         with self._changing(key):
             return self._far.incr(key, delta, default, ttl)  # type: ignore[no-any-return]
 
-    def decr(
-        self, key: Key, delta: int = 1, default: Optional[int] = 0, ttl: Ttl = None
-    ) -> int:
+    def decr(self, key: Key, delta: Any = 1, default: Any = 0, ttl: Ttl = None) -> int:
         """Subtract from an int of the far tier. See `tuckbox.Cache.decr`."""
         with self._changing(key):
             return self._far.decr(key, delta, default, ttl)  # type: ignore[no-any-return]
@@ -478,7 +468,7 @@ class Tiering(Cache):
             super().clear()
 
     def expire(self) -> int:
-        """Free the space of expired and invalid entries in all tiers. Return those of the far one."""
+        """Free the space of expired and invalid entries in all tiers. Return how many were far."""
         super().expire()
         with self._asking():
             return self._far.expire()  # type: ignore[no-any-return]
@@ -547,7 +537,7 @@ class Tiering(Cache):
             # The next read fetches the copy, which has the far tier's expiry.
             self._drop(fetch.near)
 
-    def _abandon(self, token: Token) -> None:
+    def _abandon(self, token: Token) -> None:  # type: ignore[override] # A static method there.
         fetch: Any = token
         if not isinstance(fetch, _Fetch):
             super()._abandon(fetch)
@@ -629,33 +619,35 @@ class _Side:
 
     def cover(self, time_us: int) -> None:
         tier = self._tier
-        super(Tiering, tier).set(_COVERED, time_us)
+        _near(tier).set(_COVERED, time_us)
         if tier._tiers.on_outage != "serve":
             tier._serve_until(time_us + round(tier._tiers.max_stale_s * 1e6))
 
     def apply(self, keys: Optional[Sequence[bytes]]) -> None:
         tier = self._tier
         if keys is None:
-            super(Tiering, tier).clear()
+            _near(tier).clear()
             return
         for change in map(self._change_of, keys):
             if change is None:
                 continue
-            part = tier
+            part: Any = None
             for name in change.names[:-1] if change.is_cleared else change.names:
-                part = part._near_within(name)
+                part = tier._near_within(name) if part is None else part.namespace(name)
+            part = _near(tier) if part is None else part
             if change.is_cleared:
-                _near(part)._advance_era(change.names[-1])
+                part._advance_era(change.names[-1])
             elif change.tag is not None:
-                _near(part).evict(tag=change.tag)
-            else:
+                part.evict(tag=change.tag)
+            elif change.key is not None:
+                # A key that this release cannot read has no copy.
                 with suppress(EntryCorrupt):
-                    _near(part).delete(encoding.decode(change.key))
+                    part.delete(encoding.decode(change.key))
 
 
-def _near(part: Any) -> Any:
-    """The operations of a near tier or its namespace, without the far one."""
-    return super(Tiering, part) if isinstance(part, Tiering) else part
+def _near(tier: Any) -> Any:
+    """The operations of a near tier, without the far one."""
+    return super(Tiering, tier)
 
 
 def _watched(far: Any) -> Any:
@@ -682,7 +674,7 @@ def _fetched_many(far: Any, keys: Iterable[Any]) -> dict[Any, Entry]:
 
 
 def _near_entry(far: Any, key: Any) -> Optional[Entry]:
-    return _near(far).get_entry(key) if far._serves() else None  # type: ignore[no-any-return]
+    return _near(far).get_entry(key) if far._serves() else None
 
 
 _FOREVER = (1 << 64) - 1
