@@ -195,7 +195,7 @@ class Worker:
     def _run(self, work: Callable[[random.Random], None], seed: int) -> None:
         try:
             work(random.Random(seed))
-        except BaseException as error:  # noqa: BLE001 - The test shows it.
+        except BaseException as error:
             self.wrong.append(repr(error))
 
     def _read(self, generator: random.Random) -> None:
@@ -211,10 +211,7 @@ class Worker:
             part = space if is_spaced else self.tier
             keys = [key for key in keys if key.endswith("s") is is_spaced]
             began_s = time.monotonic()
-            if len(keys) == 1:
-                found = {keys[0]: part.get(keys[0])}
-            else:
-                found = part.get_many(keys)
+            found = part.get_many(keys) if len(keys) > 1 else {keys[0]: part.get(keys[0])}
             ended_s = time.monotonic()
             for key in keys:
                 value = found.get(key)
@@ -237,7 +234,9 @@ class Worker:
             key = self.plan.own[int(len(numbers) * generator.random() ** 3)]
             for _ in range(generator.randint(1, 8) if self.plan.rest_s else 1):
                 numbers[key] += 1
-                self._change(space if key.endswith("s") else self.tier, key, numbers[key], generator)
+                self._change(
+                    space if key.endswith("s") else self.tier, key, numbers[key], generator
+                )
             pause_s = self.plan.rest_s or 5 * self.plan.pause_s
             self.is_stopping.wait(generator.uniform(0.5, 1.5) * pause_s)
 
@@ -317,9 +316,10 @@ def counted(server: Server) -> Iterator[list[int]]:
 
     def count() -> None:
         while not is_over.wait(0.02):
-            with suppress(redis.RedisError, OSError), redis.Redis(
-                LOOPBACK, server.port, client_name=ADMIN
-            ) as admin:
+            with (
+                suppress(redis.RedisError, OSError),
+                redis.Redis(LOOPBACK, server.port, client_name=ADMIN) as admin,
+            ):
                 counts.append(sum(one["name"] != ADMIN for one in admin.client_list()))
 
     thread = threading.Thread(target=count)

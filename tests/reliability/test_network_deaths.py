@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.family("T-N3"), pytest.mark.timeout(120)]
 
 PROCESSES = 4
 READERS = 2
-BOUND_S = 0.5
+BOUND_S = 0.4
 CONNECTIONS_MAX = (PROCESSES + 1) * (READERS + 1 + 1 + 1)
 """Readers, a writer and the main thread use the pool, and the watch has one of its own."""
 
@@ -169,7 +169,7 @@ def test_a_server_that_dies_or_refuses(
         for _ in range(size(2, 70)):
             for name, happen in site.events.items():
                 began_s = time.monotonic()
-                happen(generator.uniform(0.2, 2.0) * BOUND_S)
+                happen(generator.uniform(0.2, 1.6) * BOUND_S)
                 recoveries[name].append(wait_until_well(crowd.actors, name))
                 for read in crowd.judged():
                     is_early = began_s < read.began_s < began_s + 0.5 * BOUND_S

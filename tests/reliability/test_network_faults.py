@@ -142,7 +142,9 @@ OPERATIONS: dict[str, Operation] = {
     "get_many": Operation(lambda tier, key, _: tier.get_many([key, "nothing"]), _is({})),
     "get_entry": Operation(lambda tier, key, _: tier.get_entry(key), _is(None)),
     "ttl": Operation(lambda tier, key, _: tier.ttl(key), _is(None)),
-    "get_or_set": Operation(lambda tier, key, new: tier.get_or_set(key, lambda: new), lambda _: False),
+    "get_or_set": Operation(
+        lambda tier, key, new: tier.get_or_set(key, lambda: new), lambda _: False
+    ),
     "get in a namespace": Operation(lambda tier, _, __: tier.namespace("n").get("a"), _is(None)),
     "set": Operation(lambda tier, key, new: tier.set(key, new, 60)),
     "[] =": Operation(lambda tier, key, new: tier.__setitem__(key, new)),
@@ -197,12 +199,10 @@ class Case:
         stack: ExitStack,
         path: Path,
         server: Server,
-        kind: str,
-        fault: str,
-        on_outage: str,
+        case: tuple[str, str, str],
         tier: type[SharedFirst],
     ) -> None:
-        self.kind, self.fault, self.on_outage = kind, fault, on_outage
+        self.kind, self.fault, self.on_outage = kind, fault, on_outage = case
         self.proxy = stack.enter_context(Proxy((LOOPBACK, server.port)))
         self.limit_s = PATIENT_S if fault == "delay" else TIMEOUT_S
         self.driver = Counting(SERVERS[kind](self.proxy.port, self.limit_s))
@@ -356,7 +356,11 @@ def tried(
                 jobs = [
                     pool.submit(
                         Case(
-                            inner, folder / f"{turn} {number} {kind}", server, kind, *case, tier
+                            inner,
+                            folder / f"{turn} {number} {kind}",
+                            server,
+                            (kind, *case),
+                            tier,
                         ).run
                     )
                     for number, case in enumerate(cases)

@@ -344,9 +344,7 @@ class Tiering(Cache):
                 self._tiers.count("far_hits", len(entries))
                 self._tiers.count("far_misses", len(leases) - len(entries))
                 for key in list(leases):
-                    found[key] = self._copied_from(
-                        leases.pop(key), key, entries.get(key), asked_us
-                    )
+                    found[key] = self._copied_from(leases.pop(key), key, entries.get(key), asked_us)
             return {key: entry for key, entry in found.items() if entry is not None}
         finally:
             for lease in leases.values():
