@@ -24,7 +24,7 @@ ROUTES = ("random", "sticky")
 #: How many machines a trace is divided over, and how large a near tier is, where only the time that
 #: a copy lives is varied.
 STALE_MACHINES, STALE_PERCENT = 10, 1.0
-STALES = (100, 1_000, 10_000)
+STALES = (500, 5_000, 50_000)
 
 
 def entries_of(trace: str, percent: float) -> int:

@@ -1,0 +1,3 @@
+"""Placeholder."""
+from pathlib import Path
+PAGE = Path("docs/explanation/scale.md")
