@@ -15,7 +15,7 @@ import msgspec
 from benches.hit_ratio import find_traces
 from benches.scale import fleet, page, record, server
 from benches.scale.costs import Assumptions
-from benches.scale.record import Record, Run
+from benches.scale.record import Fleet, Record, Run
 from rig import kept
 from rig.kept import PageError, RecordError
 from rig.machine import Disturbances, machine
@@ -57,7 +57,8 @@ def measure_(rounds: int) -> None:
 )
 def replay_(traces: Path | None, program: Path) -> None:
     """Replay the traces on the engine, divided over machines; minutes."""
-    folder, fleets = find_traces(traces), []
+    folder = find_traces(traces)
+    fleets: list[Fleet] = []
     for trace in fleet.TRACES:
         click.echo(trace)
         fleets += fleet.replay(program, folder, trace)

@@ -89,9 +89,7 @@ def message_us(prices: Prices, connections: int) -> float:
     return prices.message_us[nearest]
 
 
-def cost(
-    machines: int, share: float, lost: float, assumed: Assumptions, prices: Prices
-) -> Cost:
+def cost(machines: int, share: float, lost: float, assumed: Assumptions, prices: Prices) -> Cost:
     """Return what so many machines cost.
 
     Args:
@@ -178,14 +176,16 @@ def find(fleets: Sequence[Fleet], **wanted: object) -> Fleet:
 
 
 def lost_of(fleets: Sequence[Fleet], trace: str, lookups: float) -> float:
-    """Return the share of near hits that is lost if copies end after so many lookups of a machine.
+    """Return the share of near hits that is lost if copies end after a number of lookups.
 
     Interpolated over the logarithm between the replays, and that of the last one beyond them.
     """
 
     def lost(stale: int) -> float:
         of = {"trace": trace, "percent": fleet.STALE_PERCENT, "machines": fleet.STALE_MACHINES}
-        return 1 - (1 - share_of(find(fleets, stale=stale, **of))) / (1 - share_of(find(fleets, **of)))
+        return 1 - (1 - share_of(find(fleets, stale=stale, **of))) / (
+            1 - share_of(find(fleets, **of))
+        )
 
     inside = min(max(lookups, fleet.STALES[0]), fleet.STALES[-1])
     for low, high in zip(fleet.STALES, fleet.STALES[1:], strict=False):

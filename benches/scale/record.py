@@ -38,7 +38,7 @@ class FanOut(msgspec.Struct, frozen=True):
     """Changes that a server told to listening connections, with a figure for each round.
 
     `changes` arrive at the server together. `cpu_us` is the server's CPU time for each message,
-    without that of the writes. `per_second` is the number of messages told in a second.
+    without that of the writes. `per_second` is the rate of messages.
     """
 
     connections: int

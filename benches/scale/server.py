@@ -1,7 +1,7 @@
 """Measures what a Redis server and a process with tiers pay for changes.
 
-Owns the server that is measured, the writer, and the processes that listen. The server's CPU time is
-what it says itself: on a machine with few cores, it does not depend on who else runs.
+Owns the server that is measured, the writer, and the processes that listen. The server
+tells its own CPU time, so programs on other cores do not count.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import Any, Self
 
 import tuckbox
 
-from benches.scale.listeners import PREFIX, packed
+from benches.scale.listeners import PREFIX, connected, packed
 from benches.scale.record import FanOut, Measured
-from lab.runner.servers import LOOPBACK, free_port
+from lab.runner.catalogue.servers import servers
+from lab.runner.servers import LOOPBACK, free_port, program_of
 
 KEY = PREFIX + b"e" + b"k" * 36
 OTHER = b"other" + KEY[5:]
@@ -36,10 +37,10 @@ IDLE_S = 5.0
 
 
 class Writer:
-    """A connection that sends commands and waits for their replies, in C for the most part."""
+    """A connection that sends commands and waits for their replies."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection((LOOPBACK, port))
+    def __init__(self, port: int, connection: socket.socket | None = None) -> None:
+        self._socket = connection or socket.create_connection((LOOPBACK, port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, commands: bytes, reply_bytes: int) -> bytes:
@@ -58,7 +59,9 @@ class Writer:
         self._socket.sendall(packed(b"INFO", section))
         received = b""
         # A head with the number of bytes, and as many.
-        while (found := received.partition(b"\r\n"))[2] == b"" or len(found[2]) < int(found[0][1:]) + 2:
+        while (found := received.partition(b"\r\n"))[2] == b"" or len(found[2]) < int(
+            found[0][1:]
+        ) + 2:
             received += self._socket.recv(1 << 16)
         lines = received.decode().splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
@@ -77,8 +80,8 @@ class Writer:
 def running() -> Iterator[int]:
     """Run a server on loopback that keeps nothing, and yield its port."""
     port = free_port()
-    command = ["redis-server", "--port", str(port), "--bind", LOOPBACK, "--save", ""]
-    with subprocess.Popen([*command, "--loglevel", "warning"], stdout=subprocess.DEVNULL) as process:
+    command = [program_of(servers()["redis"]), "--port", str(port), "--bind", LOOPBACK]
+    with subprocess.Popen([*command, "--save", ""], stdout=subprocess.DEVNULL) as process:
         try:
             give_up_s = time.monotonic() + READY_S_MAX
             while True:
@@ -121,7 +124,7 @@ class Child:
         self.request()
         return self.answer()
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -137,8 +140,13 @@ def measure(rounds: int, say: Callable[[str], None]) -> Measured:
         message = _message_bytes(port, writer, 1)
         more = _message_bytes(port, writer, 2) - message
         costs: dict[str, list[float]] = {name: [] for name in ("read", "write", "ping")}
-        fan_out = {(count, changes): ([], []) for changes in CHANGES for count in CONNECTIONS}  # type: ignore[var-annotated]
-        memory, tracked, applied, idle = [], [], [], []
+        fan_out: dict[tuple[int, int], tuple[list[float], list[float]]] = {
+            (count, changes): ([], []) for changes in CHANGES for count in CONNECTIONS
+        }
+        memory: list[float] = []
+        tracked: list[float] = []
+        applied: list[float] = []
+        idle: list[float] = []
         for number in range(rounds):
             say(f"round {number + 1} of {rounds}")
             costs["read"].append(_command_us(writer, packed(b"MGET", KEY), 4 + 6 + len(VALUE) + 2))
@@ -198,7 +206,7 @@ def _changes(key: bytes, count: int) -> bytes:
 def _fan_out(
     port: int, writer: Writer, connections: int, changes: int, sizes: tuple[int, int]
 ) -> tuple[float, float]:
-    """Return the server's CPU time for a message, and how many it told in a second."""
+    """Return the server's CPU time for a message, and the messages per second."""
     writes = max(400, min(COMMANDS, MESSAGES // connections))
     with ExitStack() as stack:
         halves = [half for half in (connections // 2, connections - connections // 2) if half]
@@ -237,9 +245,7 @@ def _tracked_key_bytes(port: int, writer: Writer) -> float:
     """Return the server's memory for each key that a connection has read, in the default mode."""
     keys = [KEY[:-6] + b"%06d" % number for number in range(TRACKED_KEYS)]
     with ExitStack() as stack:
-        connections = [
-            stack.enter_context(_tracking(port)) for _ in range(TRACKING_CONNECTIONS)
-        ]
+        connections = [stack.enter_context(_tracking(port)) for _ in range(TRACKING_CONNECTIONS)]
         before = writer.memory_bytes()
         for connection in connections:
             for key in keys:
@@ -250,12 +256,8 @@ def _tracked_key_bytes(port: int, writer: Writer) -> float:
 
 @contextmanager
 def _tracking(port: int) -> Iterator[Writer]:
-    connection = Writer(port)
-    with connection._socket:
-        connection.ask(packed(b"HELLO", b"3"), 100)
-        time.sleep(0.01)
-        connection.ask(packed(b"CLIENT", b"TRACKING", b"ON"), 5)
-        yield connection
+    with connected(port, "default") as connection:
+        yield Writer(port, connection)
 
 
 def _applied_us(port: int, writer: Writer) -> tuple[float, float]:
