@@ -188,6 +188,7 @@ valgrind systemd-analyze:
 
 test-bench: $(venv)/built $(venv)/drawing valgrind ## The benchmarks: their judgements, their page, and that wrong answers fail them.
 	$(python) -c 'from benches import limits, native; limits.build(); native.build()'
+	cargo build --quiet --profile dist -p tuckbox-engine --example replay
 	$(venv)/bin/pytest -c benches/pyproject.toml benches/tests
 
 # What cannot be installed does not stop the rest: the page says so.

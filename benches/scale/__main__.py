@@ -65,9 +65,14 @@ def replay_(traces: Path | None, program: Path) -> None:
     kept.write(record.PATH, msgspec.structs.replace(_read(), fleets=fleets))
 
 
+# What only the replayed cases have. The others take any number.
+_REPLAYED = {"trace": click.Choice(list(fleet.TRACES)), "percent": click.Choice(fleet.PERCENTS)}
+
+
 def _option(field: dataclasses.Field[object]) -> click.Option:
     name = f"--{field.name.replace('_', '-')}"
-    return click.Option([name], default=field.default, show_default=True)
+    kind = _REPLAYED.get(field.name)
+    return click.Option([name], type=kind, default=field.default, show_default=True)
 
 
 @main.command("document", params=list(map(_option, dataclasses.fields(Assumptions))))

@@ -5,13 +5,14 @@ Owns the formulas. Must not measure, nor know how a figure is written.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benches.scale import fleet
-from benches.scale.record import FanOut, Fleet, Measured
+from benches.scale.record import Fleet, Measured
 
 SECOND_US = 1e6
 #: A near tier is warm again once it hits as often as before, up to so many points.
@@ -187,12 +188,44 @@ def lost_of(fleets: Sequence[Fleet], trace: str, lookups: float) -> float:
             1 - share_of(find(fleets, **of))
         )
 
-    inside = min(max(lookups, fleet.STALES[0]), fleet.STALES[-1])
-    for low, high in zip(fleet.STALES, fleet.STALES[1:], strict=False):
+    return interpolated(lookups, [(stale, lost(stale)) for stale in fleet.STALES])
+
+
+def share_at(fleets: Sequence[Fleet], trace: str, percent: float, machines: int) -> float:
+    """Return the share of reads that reach the far tier from a number of machines, at random.
+
+    Interpolated over the logarithm between the replays.
+    """
+    shares = [
+        share_of(find(fleets, trace=trace, percent=percent, machines=count))
+        for count in fleet.MACHINES
+    ]
+    return interpolated(machines, list(zip(fleet.MACHINES, shares, strict=True)))
+
+
+def interpolated(where: float, points: Sequence[tuple[float, float]]) -> float:
+    """Return the value between points, over the logarithm, and that of the last one beyond them."""
+    inside = min(max(where, points[0][0]), points[-1][0])
+    for (low, at_low), (high, at_high) in itertools.pairwise(points):
         if inside <= high:
-            part = math.log(inside / low) / math.log(high / low)
-            return lost(low) + part * (lost(high) - lost(low))
-    raise AssertionError("it is inside")
+            return at_low + (at_high - at_low) * math.log(inside / low) / math.log(high / low)
+    raise AssertionError("points are in order")
+
+
+def saving_most(
+    fleets: Sequence[Fleet], writes: float, assumed: Assumptions, prices: Prices
+) -> int | None:
+    """Return the most machines for which tracking saves CPU time of the server.
+
+    None if it does for as many as were replayed.
+    """
+    changing = replace(assumed, writes=writes)
+    for machines in range(1, fleet.MACHINES[-1] + 1):
+        share = share_at(fleets, assumed.trace, assumed.percent, machines)
+        found = cost(machines, share, 0.0, changing, prices)
+        if found.core > found.core_without:
+            return machines - 1
+    return None
 
 
 @dataclass(frozen=True)
@@ -215,8 +248,3 @@ def gap(cleared: Fleet, plain: Fleet) -> Gap:
         if 100 * behind < WARM_POINTS:
             return Gap(more / plain.machines, lookups / plain.machines)
     return Gap(more / plain.machines, None)
-
-
-def changes_a_second(fan_out: FanOut) -> float:
-    """Return how many changes a second one core could tell to that many connections."""
-    return SECOND_US * fan_out.changes / statistics.median(fan_out.cpu_us) / fan_out.connections

@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import zstandard
@@ -70,8 +71,9 @@ def replay(program: Path, traces: Path, trace: str) -> Iterator[Fleet]:
     ):
         assert process.stdin is not None
         assert process.stdout is not None
-        shutil.copyfileobj(requests, process.stdin)
-        process.stdin.close()
+        # A program that fails reads no more.
+        with suppress(BrokenPipeError), process.stdin as requested:
+            shutil.copyfileobj(requests, requested)
         for fleet, line in zip(wanted, process.stdout, strict=False):
             found = json.loads(line)
             yield Fleet(

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Sequence
 
 from benches.scale import costs, fleet
-from benches.scale.costs import Assumptions
+from benches.scale.costs import Assumptions, Prices
 from benches.scale.record import Fleet, Record
 from benches.words import number
 from rig.kept import PageError, with_part, wrapped
@@ -97,21 +97,23 @@ def _answer(record: Record, assumed: Assumptions) -> str:
     ]
     few, many = fleet.MACHINES[0], fleet.MACHINES[-1]
     sticky = costs.find(record.fleets, machines=many, route="sticky", **of)
+    saving = _saving(record, assumed.writes, assumed, prices)
+    most = int(costs.limits(assumed.writes, assumed, prices).messages)
     first = (
-        f"With tracking, Redis tells each change to every process: if each machine makes "
-        f"{assumed.writes:g} changes a second, messages fill one core of the server at about {int(costs.limits(assumed.writes, assumed, prices).messages):,} "
-        f"machines of {assumed.workers} processes."
+        f"If each machine makes {assumed.writes:g} changes a second, tracking saves CPU time of "
+        f"Redis up to {saving} machines of {assumed.workers} processes, and its messages fill a "
+        f"core at {most:,}."
     )
     second = (
-        f"Without tracking (memcached, SQL, MongoDB), there are no messages, but copies end after "
-        f"`max_stale`, and {number(100 * lost)} % of the near hits are lost "
-        f"at {assumed.max_stale_s:g} s."
+        "Without tracking (memcached, SQL, MongoDB), there are no messages, but copies end after "
+        f"`max_stale`, which costs {number(100 * lost)} % of the near hits at "
+        f"{assumed.max_stale_s:g} s."
     )
     third = (
-        f"A near tier saves less the more machines share the traffic at random: "
+        "A near tier saves less the more machines share the traffic at random: "
         f"{_percent(found[0].far_reads / found[0].reads)} of the reads get past it with "
-        f"{few} machine and {_percent(found[-1].far_reads / found[-1].reads)} with {many:,}, "
-        f"but {_percent(costs.share_of(sticky))} if each key has its machine."
+        f"{few} machine, {_percent(found[-1].far_reads / found[-1].reads)} with {many:,}, and "
+        f"{_percent(costs.share_of(sticky))} if each key has its machine."
     )
     rows = [
         (
@@ -157,9 +159,17 @@ def _limits(record: Record, assumed: Assumptions) -> str:
     for writes in WRITES:
         found = costs.limits(writes, assumed, prices)
         figures = (f"{int(getattr(found, name)):,}" for name in names)
-        rows.append((f"{writes:g}", *figures, names[found.first()]))
+        rows.append(
+            (
+                f"{writes:g}",
+                _saving(record, writes, assumed, prices),
+                *figures,
+                names[found.first()],
+            )
+        )
     heading = (
         "changes/s of each machine",
+        "tracking saves CPU time",
         "server's core is full of messages",
         "one core of each machine is full",
         f"{assumed.connections_most:,} connections",
@@ -172,6 +182,11 @@ def _limits(record: Record, assumed: Assumptions) -> str:
         f"{number(busy.delay_us / 1e3)} ms."
     )
     return f"{table(heading, rows, 0)}\n\n{wrapped(text)}"
+
+
+def _saving(record: Record, writes: float, assumed: Assumptions, prices: Prices) -> str:
+    most = costs.saving_most(record.fleets, writes, assumed, prices)
+    return f"{fleet.MACHINES[-1]:,} or more" if most is None else f"{most:,}"
 
 
 def _hits(record: Record) -> str:

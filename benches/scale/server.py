@@ -29,6 +29,7 @@ CONNECTIONS = (1, 10, 100, 500)
 CHANGES = (1, 16)
 COMMANDS = 20_000
 MESSAGES = 100_000
+WRITES_LEAST = 400
 TRACKED_KEYS, TRACKING_CONNECTIONS = 10_000, 20
 PACE, PACE_S = 1_000, 3.0
 READY_S_MAX = 20.0
@@ -42,6 +43,12 @@ class Writer:
     def __init__(self, port: int, connection: socket.socket | None = None) -> None:
         self._socket = connection or socket.create_connection((LOOPBACK, port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
 
     def ask(self, commands: bytes, reply_bytes: int) -> bytes:
         """Send commands together, and return replies of so many bytes."""
@@ -134,8 +141,7 @@ class Child:
 
 def measure(rounds: int, say: Callable[[str], None]) -> Measured:
     """Measure everything, interleaved, in so many rounds."""
-    with running() as port:
-        writer = Writer(port)
+    with running() as port, Writer(port) as writer:
         writer.ask(packed(b"SET", KEY, VALUE), 5)
         message = _message_bytes(port, writer, 1)
         more = _message_bytes(port, writer, 2) - message
@@ -207,7 +213,7 @@ def _fan_out(
     port: int, writer: Writer, connections: int, changes: int, sizes: tuple[int, int]
 ) -> tuple[float, float]:
     """Return the server's CPU time for a message, and the messages per second."""
-    writes = max(400, min(COMMANDS, MESSAGES // connections))
+    writes = max(WRITES_LEAST, min(COMMANDS, MESSAGES // connections))
     with ExitStack() as stack:
         halves = [half for half in (connections // 2, connections - connections // 2) if half]
         children = [
