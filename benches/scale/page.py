@@ -110,10 +110,10 @@ def _answer(record: Record, assumed: Assumptions) -> str:
         f"{assumed.max_stale_s:g} s."
     )
     third = (
-        "A near tier saves less the more machines share the traffic at random: "
-        f"{_percent(found[0].far_reads / found[0].reads)} of the reads get past it with "
-        f"{few} machine, {_percent(found[-1].far_reads / found[-1].reads)} with {many:,}, and "
-        f"{_percent(costs.share_of(sticky))} if each key has its machine."
+        "If reads go to any machine at random, "
+        f"{_percent(found[0].far_reads / found[0].reads)} of them get past the near tier with "
+        f"{few} machine and {_percent(found[-1].far_reads / found[-1].reads)} with {many:,}; if "
+        f"each key has its machine, {_percent(costs.share_of(sticky))}."
     )
     rows = [
         (
