@@ -1,8 +1,9 @@
 """Connections that only listen: ``python -m benches.scale.listeners PORT COUNT MODE``.
 
 Each asks a Redis server to tell what changes, ``broadcast`` or ``default``, and counts what comes.
-They read as cheaply as Python can, so that the server is what is measured. For each line on the
-standard input, the process waits until nothing comes and writes the counts since the last one.
+They read as cheaply as Python can, so that the server is what is measured. Each line on the standard
+input is a number of messages. The process waits for as many, and until no more come, and writes the
+counts since the last line.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from lab.runner.servers import LOOPBACK
 WORD = b"invalidate"
 PREFIX = b"tuckbox\0"
 QUIET_S = 0.2
+#: After this time without messages, those that are missing do not come.
+MISSING_S = 10.0
 _MODES = {"broadcast": (b"BCAST", b"PREFIX", PREFIX), "default": ()}
 
 
@@ -51,14 +54,17 @@ def main() -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     counts = {"bytes": 0, "messages": 0}
-    is_asked = False
+    wanted: int | None = None
     while True:
-        events = poll.poll(QUIET_S if is_asked else None)
+        is_missing = wanted is not None and counts["messages"] < wanted
+        quiet_s = MISSING_S if is_missing else QUIET_S
+        events = poll.poll(None if wanted is None else quiet_s)
         for number, _ in events:
             if number == sys.stdin.fileno():
-                if not sys.stdin.readline():
+                line = sys.stdin.readline()
+                if not line:
                     return
-                is_asked = True
+                wanted = int(line)
                 continue
             received = connections[number].recv(1 << 18)
             if not received:
@@ -67,11 +73,11 @@ def main() -> None:
             # A message may be in two pieces.
             counts["messages"] += (ends[number] + received).count(WORD)
             ends[number] = (ends[number] + received)[1 - len(WORD) :]
-        if is_asked and not events:
+        if wanted is not None and not events:
             sys.stdout.write(json.dumps(counts) + "\n")
             sys.stdout.flush()
             counts = {"bytes": 0, "messages": 0}
-            is_asked = False
+            wanted = None
 
 
 if __name__ == "__main__":

@@ -117,10 +117,10 @@ class Child:
         assert self._process.stdout is not None
         return self._process.stdout.readline()
 
-    def request(self) -> None:
-        """Ask for an answer."""
+    def request(self, messages: int = 1) -> None:
+        """Ask for an answer, after a number of messages."""
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{messages}\n")
 
     def answer(self) -> dict[str, Any]:
         """Return the answer to `request`."""
@@ -227,8 +227,8 @@ def _fan_out(
                 writer.ask(command, 5 * changes)
             took_s = time.monotonic() - began_s
             times_us.append(writer.cpu_us() - before_us)
-        for child in children:
-            child.request()
+        for child, share in zip(children, halves, strict=True):
+            child.request(writes * share)
         answers = [child.answer() for child in children]
     messages = sum(answer["messages"] for answer in answers)
     received = sum(answer["bytes"] for answer in answers)
@@ -277,13 +277,16 @@ def _applied_us(port: int, writer: Writer) -> tuple[float, float]:
         for number in range(count):
             writer.ask(packed(b"SET", KEY[:-6] + b"%06d" % number, VALUE), 5)
             time.sleep(max(0.0, began_s + (number + 1) / PACE - time.monotonic()))
+        give_up_s = time.monotonic() + READY_S_MAX
+        while (last := child.ask())["changes"] < idle["changes"] + count:
+            if time.monotonic() > give_up_s:
+                break
+            time.sleep(0.05)
         took_s = time.monotonic() - began_s
-        time.sleep(0.2)
-        last = child.ask()
     if last["changes"] - idle["changes"] != count or last["gaps"] != first["gaps"]:
         raise RuntimeError(f"{count} changes were made, but the process has seen: {last}")
     idle_us = 1e6 * (idle["cpu_s"] - first["cpu_s"]) / IDLE_S
-    busy_us = 1e6 * (last["cpu_s"] - idle["cpu_s"]) - idle_us * (took_s + 0.2)
+    busy_us = 1e6 * (last["cpu_s"] - idle["cpu_s"]) - idle_us * took_s
     return busy_us / count, idle_us
 
 
