@@ -1,9 +1,9 @@
 """Connections that only listen: ``python -m benches.scale.listeners PORT COUNT MODE``.
 
 Each asks a Redis server to tell what changes, ``broadcast`` or ``default``, and counts what comes.
-They read as cheaply as Python can, so that the server is what is measured. Each line on the standard
-input is a number of messages. The process waits for as many, and until no more come, and writes the
-counts since the last line.
+They read as cheaply as Python can, so that the server is what is measured. Each line on the
+standard input is a number of messages. The process waits for as many, and until no more come, and
+writes the counts since the last line.
 """
 
 from __future__ import annotations
