@@ -16,7 +16,7 @@ lanes := check test-rust test-musl test-python test-django test-wheels test-rig 
 	test-bench test-torture test-reliability test-fuzz
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: FORCE help setup build demo lab lab-docs docs docs-links test check prose test-rust test-musl test-torture test-fuzz hit-ratio \
+.PHONY: FORCE help setup build demo lab lab-docs docs docs-links test check prose test-rust test-musl test-torture test-fuzz hit-ratio scale \
 	wheels bare-systems licences test-wheels test-python test-django test-rig test-lab lab-smoke test-drivers test-reliability test-bench bench instructions torture \
 	torture-peers valgrind systemd-analyze format clean
 
@@ -113,6 +113,7 @@ check: $(venv)/built $(venv)/drawing $(venv)/auditing prose docs ## Formats, lin
 	$(venv)/bin/mypy --config-file benches/pyproject.toml -p benches
 	$(python) -m reliability document --check
 	$(python) -m benches document --check
+	$(python) -m benches.scale document --check
 	$(python) -m mypy.stubtest tuckbox._engine
 
 docs: $(venv)/built $(venv)/writing ## The documents as a site, into target/site/index.html; each warning is an error.
@@ -187,6 +188,7 @@ valgrind systemd-analyze:
 
 test-bench: $(venv)/built $(venv)/drawing valgrind ## The benchmarks: their judgements, their page, and that wrong answers fail them.
 	$(python) -c 'from benches import limits, native; limits.build(); native.build()'
+	cargo build --quiet --profile dist -p tuckbox-engine --example replay
 	$(venv)/bin/pytest -c benches/pyproject.toml benches/tests
 
 # What cannot be installed does not stop the rest: the page says so.
@@ -201,6 +203,12 @@ instructions: $(venv)/built valgrind ## What the hot paths execute, by callgrind
 hit-ratio: $(venv)/made ## What the engine keeps, compared with known policies, on recorded traces; TRACES=DIR.
 	cargo build --quiet --profile dist -p tuckbox-engine --example replay
 	$(python) -m benches.hit_ratio --program target/dist/examples/replay $(if $(TRACES),--traces $(TRACES)) $(ARGS)
+
+scale: $(venv)/built $(venv)/drawing ## What near tiers cost the far one, from 1 to 1,000 machines, into its page; TRACES=DIR.
+	cargo build --quiet --profile dist -p tuckbox-engine --example replay
+	$(python) -m benches.scale replay $(if $(TRACES),--traces $(TRACES))
+	$(python) -m benches.scale measure
+	$(python) -m benches.scale document
 
 torture: $(venv)/built ## The nightly lane, hours: every promise on trial; goes on where it was interrupted.
 	$(python) -m reliability run --lane nightly --out reliability/records --resume $(ARGS)

@@ -90,6 +90,11 @@ class Proxy:
         _shut(self._listener)
         self.drop()
 
+    def lead_to(self, target: tuple[str, int] | str) -> None:
+        """Have another server answer, from the next connection on. Reset the present ones."""
+        self._target = target
+        self.drop()
+
     def drop(self) -> None:
         """Reset all connections."""
         with self._changed:

@@ -7,7 +7,12 @@
 //! - `bytes:LIMIT:FAVOUR`: values of the lengths in the trace, in a file of that many bytes,
 //!   everything included; `FAVOUR` is `balanced`, `hits` or `bytes`;
 //! - `payload:ENTRIES:PERCENT`: keys of 36 and values of 160 bytes, in a file of this percentage of
-//!   the bytes of this many keys and values.
+//!   the bytes of this many keys and values;
+//! - `fleet:ENTRIES:MACHINES:ROUTE:STALE:CLEARED`: the lookups are divided over so many caches of
+//!   so many empty values. `ROUTE` is `random`, or `sticky`: each key has its machine. A value
+//!   expires after `STALE` lookups of a machine, 0 for never. If `CLEARED` is 1, all caches are
+//!   cleared once, in the middle of the trace. The line has the lookups and hits of each of 64 equal
+//!   parts of the trace.
 //!
 //! The trace comes on standard input: a heading, then lines `key,size[,op[,ttl_ms]]`. `get` looks a
 //! key up and stores it on a miss, `set` stores it, `delete` deletes it; without a third column
@@ -42,6 +47,13 @@ fn bytes_for(shards: u64) -> u64 {
     }
 }
 
+/// Settings with so many entries as the only limit.
+fn config_for(limit: u64, shards: u64) -> Config {
+    // Large enough that the byte limit never binds.
+    let size_bytes = bytes_for(shards).max(limit.saturating_mul(128));
+    Config { max_entries: Some(limit), size_bytes, ..Config::default() }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Op {
     Get,
@@ -62,6 +74,25 @@ struct Cell {
     values: Values,
     key_bytes: usize,
 }
+
+/// What a command line argument asks for.
+enum Asked {
+    One(Cell),
+    Fleet(Fleet),
+}
+
+/// Caches that divide the lookups of a trace.
+struct Fleet {
+    name: String,
+    entries: u64,
+    machines: u64,
+    sticky: bool,
+    stale: u64,
+    cleared: bool,
+}
+
+/// Parts of a trace whose hits a fleet counts.
+const PARTS: usize = 64;
 
 /// The length of values.
 #[derive(Clone, Copy)]
@@ -85,16 +116,28 @@ fn parse_request(line: &str) -> Anything<Request> {
     Ok(Request { key, size, ttl_ms, op })
 }
 
-fn parse_cell(argument: &str) -> Anything<Cell> {
+fn parse_asked(argument: &str) -> Anything<Asked> {
     let fields: Vec<&str> = argument.split(':').collect();
     let name = argument.to_owned();
     match fields.as_slice() {
+        ["fleet", entries, machines, route, stale, cleared] => {
+            let sticky = match *route {
+                "random" => false,
+                "sticky" => true,
+                other => return Err(format!("no route: {other}").into()),
+            };
+            let (entries, machines, stale) = (entries.parse()?, machines.parse()?, stale.parse()?);
+            let cleared = *cleared == "1";
+            Ok(Asked::Fleet(Fleet { name, entries, machines, sticky, stale, cleared }))
+        }
         ["entries", limit, shards] => {
-            let (limit, shards): (u64, u64) = (limit.parse()?, shards.parse()?);
-            // Large enough that the byte limit never binds.
-            let size_bytes = bytes_for(shards).max(limit.saturating_mul(128));
-            let config = Config { max_entries: Some(limit), size_bytes, ..Config::default() };
-            Ok(Cell { name, config, values: Values::Fixed(0), key_bytes: SHORT_KEY_BYTES })
+            let config = config_for(limit.parse()?, shards.parse()?);
+            Ok(Asked::One(Cell {
+                name,
+                config,
+                values: Values::Fixed(0),
+                key_bytes: SHORT_KEY_BYTES,
+            }))
         }
         ["bytes", limit, favour] => {
             let favour = match *favour {
@@ -104,17 +147,79 @@ fn parse_cell(argument: &str) -> Anything<Cell> {
                 other => return Err(format!("nothing to favour: {other}").into()),
             };
             let config = Config { size_bytes: limit.parse()?, favour, ..Config::default() };
-            Ok(Cell { name, config, values: Values::AsTheTraceSays, key_bytes: SHORT_KEY_BYTES })
+            Ok(Asked::One(Cell {
+                name,
+                config,
+                values: Values::AsTheTraceSays,
+                key_bytes: SHORT_KEY_BYTES,
+            }))
         }
         ["payload", entries, percent] => {
             let (entries, percent): (u64, u64) = (entries.parse()?, percent.parse()?);
             let entry_bytes = (KEY_BYTES + VALUE_BYTES) as u64;
             let size_bytes = entries.saturating_mul(entry_bytes).saturating_mul(percent) / 100;
             let config = Config { size_bytes, ..Config::default() };
-            Ok(Cell { name, config, values: Values::Fixed(VALUE_BYTES), key_bytes: KEY_BYTES })
+            Ok(Asked::One(Cell {
+                name,
+                config,
+                values: Values::Fixed(VALUE_BYTES),
+                key_bytes: KEY_BYTES,
+            }))
         }
         _ => Err(format!("{argument}: not a cell; see the head of replay.rs").into()),
     }
+}
+
+/// SplitMix64: a number that looks random, the same in each replay.
+fn scattered(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+/// Divides the lookups, and replays those of one machine after those of another: nothing that one
+/// does changes what another one finds.
+fn replay_fleet(fleet: &Fleet, requests: &[Request]) -> Anything<()> {
+    let mut divided: Vec<Vec<(usize, u32)>> = Vec::new();
+    divided.resize_with(usize::try_from(fleet.machines)?, Vec::new);
+    for (place, request) in requests.iter().enumerate() {
+        if request.op != Op::Get {
+            return Err("a fleet replays lookups only".into());
+        }
+        let by = if fleet.sticky { u64::from(request.key) } else { place as u64 };
+        let machine = usize::try_from(scattered(by) % fleet.machines)?;
+        divided[machine].push((place, request.key));
+    }
+    let ttl = match fleet.stale * fleet.machines {
+        0 => Ttl::Never,
+        lookups => Ttl::Us(lookups * MS),
+    };
+    let (mut gets, mut hits) = ([0u64; PARTS], [0u64; PARTS]);
+    let mut buffer = Buffer::new();
+    for lookups in &divided {
+        let now = Arc::new(AtomicU64::new(1));
+        let config = Config { clock: Clock::Manual(now.clone()), ..config_for(fleet.entries, 1) };
+        let cache = Cache::open(&Place::Private, &config)?;
+        let mut is_due = fleet.cleared;
+        for &(place, number) in lookups {
+            now.store((place as u64 + 1) * MS, Ordering::Relaxed);
+            if is_due && place >= requests.len() / 2 {
+                cache.clear()?;
+                is_due = false;
+            }
+            let key = number.to_le_bytes();
+            let part = place * PARTS / requests.len();
+            gets[part] += 1;
+            if cache.get(&key, &mut buffer)?.is_some() {
+                hits[part] += 1;
+            } else {
+                cache.set(&key, Value::bytes(&[]), ttl)?;
+            }
+        }
+    }
+    println!(r#"{{"cell": "{}", "gets": {gets:?}, "hits": {hits:?}}}"#, fleet.name);
+    Ok(())
 }
 
 /// A key of this length that begins with the number.
@@ -192,12 +297,15 @@ fn replay(cell: Cell, requests: &[Request], filler: &[u8]) -> Anything<()> {
 }
 
 fn main() -> Anything<()> {
-    let cells: Vec<Cell> =
-        std::env::args().skip(1).map(|arg| parse_cell(&arg)).collect::<Result<_, _>>()?;
+    let asked: Vec<Asked> =
+        std::env::args().skip(1).map(|arg| parse_asked(&arg)).collect::<Result<_, _>>()?;
     let lines = std::io::stdin().lock().lines().skip(1);
     let requests: Vec<Request> =
         lines.map(|line| parse_request(&line?)).collect::<Result<_, _>>()?;
     let longest = requests.iter().map(|request| request.size).max().unwrap_or(0);
     let filler = vec![7u8; (longest as usize).max(VALUE_BYTES)];
-    cells.into_iter().try_for_each(|cell| replay(cell, &requests, &filler))
+    asked.into_iter().try_for_each(|asked| match asked {
+        Asked::One(cell) => replay(cell, &requests, &filler),
+        Asked::Fleet(fleet) => replay_fleet(&fleet, &requests),
+    })
 }

@@ -5,6 +5,7 @@ Owns when a place is asked again. Must not know which place it is, or what is ab
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, Optional, TypeVar
 
 from tuckbox.drivers.contract import Capabilities, Changed, Driver, Found, Version, Watch
-from tuckbox.errors import Unreachable
+from tuckbox.errors import Refused, Unreachable
 
 __all__ = ["Breaker"]
 
@@ -53,6 +54,7 @@ class Breaker:
         self._pause_s = _PAUSE_S
         self._asks_at_s = 0.0
         self._asking = threading.Lock()
+        self._pid = os.getpid()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -77,6 +79,9 @@ class Breaker:
         """
         if not self.is_open:
             return self._asked(operation)
+        if self._pid != os.getpid():
+            # After a fork, the thread that holds the lock is not in this process.
+            self._asking, self._pid = threading.Lock(), os.getpid()
         if self._now() < self._asks_at_s or not self._asking.acquire(blocking=False):
             raise Unreachable(
                 f"{self.title} has not answered {self._failures} times in a row, and will be asked "
@@ -93,9 +98,15 @@ class Breaker:
         except Unreachable:
             self._failed()
             raise
+        except Refused:
+            self._has_answered()
+            raise
+        self._has_answered()
+        return result
+
+    def _has_answered(self) -> None:
         if self._failures:
             self._failures, self._pause_s = 0, _PAUSE_S
-        return result
 
     def _failed(self) -> None:
         self._failures += 1

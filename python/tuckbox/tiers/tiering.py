@@ -186,8 +186,10 @@ class Tiering(Cache):
         if coverage is not None and not coverage.is_listening_here:
             coverage.start()
             self._serve_as_told()
+        # Before the look at the entry: in between, the tier may be cleared and serve again.
+        serves, asked_us = self._serves(), self._now_us()
         state, entry, lease = self._begin_copy(key)
-        if state == FOUND and self._serves():
+        if state == FOUND and serves:
             return entry
         try:
             entry = _fetched(self._far, key)
@@ -200,7 +202,7 @@ class Tiering(Cache):
             raise
         tiers.error = None
         tiers.count("far_misses" if entry is None else "far_hits")
-        return self._copied_from(lease, key, entry)
+        return self._copied_from(lease, key, entry, asked_us)
 
     def _serve_as_told(self) -> None:
         """Serve for as long as another process of this machine has confirmed."""
@@ -218,9 +220,9 @@ class Tiering(Cache):
             return BUSY, None, None
 
     def _copied_from(
-        self, lease: Optional[Token], key: Any, entry: Optional[Entry]
+        self, lease: Optional[Token], key: Any, entry: Optional[Entry], asked_us: int
     ) -> Optional[Entry]:
-        """Keep a copy of what the far tier has, and return it."""
+        """Keep a copy of what the far tier has had since a moment, and return it."""
         if lease is None or entry is None:
             self._drop(lease)
             return entry
@@ -230,7 +232,9 @@ class Tiering(Cache):
             left_s = math.inf if entry.expiry is None else entry.expiry - time.time()
             ttl = left_s
             if self._tiers.coverage is None:
-                ttl = min(left_s, self._tiers.max_stale_s)
+                # The far tier may have read it as soon as it was asked.
+                age_s = (self._now_us() - asked_us) / 1e6
+                ttl = min(left_s, self._tiers.max_stale_s - age_s)
                 # Kept for an outage.
                 keeps_s = left_s - ttl if self._tiers.on_outage == "serve" else None
             if ttl <= 0:
@@ -298,7 +302,11 @@ class Tiering(Cache):
         """Return whether ``key`` has a value."""
         if self._serves() and super().__contains__(key):
             return True
-        return self._asked(lambda: key in self._far, False)
+        try:
+            with self._asking():
+                return key in self._far
+        except DriverError as error:
+            return self._in_outage(key, error) is not None
 
     def get_entry(self, key: Key, *, stale: bool = False) -> Optional[Entry]:
         """Return the entry of the far tier: versions are its own. See `tuckbox.Cache.get_entry`."""
@@ -311,8 +319,8 @@ class Tiering(Cache):
     def get_many(self, keys: Iterable[Any]) -> dict[Any, Any]:
         """Return the values of several keys. What is not near takes one round trip."""
         given = keys if isinstance(keys, (str, bytes)) else list(keys)
-        near = super().get_many(given)
-        found = near if self._serves() else {}
+        # In this order, as in `_fetch`.
+        found = super().get_many(given) if self._serves() else {}
         missing = [key for key in dict.fromkeys(given) if key not in found]
         if missing:
             fetched = self._entries(missing)
@@ -323,17 +331,21 @@ class Tiering(Cache):
         """Return the fresh entries of several keys that are not near, and keep copies."""
         if self._tiers.coverage is not None:
             self._tiers.coverage.start()
+        asked_us = self._now_us()
         leases = {key: self._begin_copy(key)[2] for key in keys}
+        found: dict[Any, Optional[Entry]] = {}
         try:
-            nothing: dict[Any, Entry] = {}
-            entries = self._asked(lambda: _fetched_many(self._far, leases), nothing)
-            self._tiers.count("far_hits", len(entries))
-            self._tiers.count("far_misses", len(leases) - len(entries))
-            return {
-                key: copied
-                for key in list(leases)
-                if (copied := self._copied_from(leases.pop(key), key, entries.get(key))) is not None
-            }
+            try:
+                with self._asking():
+                    entries = _fetched_many(self._far, leases)
+            except DriverError as error:
+                found = {key: self._in_outage(key, error) for key in leases}
+            else:
+                self._tiers.count("far_hits", len(entries))
+                self._tiers.count("far_misses", len(leases) - len(entries))
+                for key in list(leases):
+                    found[key] = self._copied_from(leases.pop(key), key, entries.get(key), asked_us)
+            return {key: entry for key, entry in found.items() if entry is not None}
         finally:
             for lease in leases.values():
                 self._drop(lease)
@@ -474,6 +486,7 @@ class Tiering(Cache):
             entry = super().get_entry(key) if self._serves() else None
             if entry is not None:
                 return FOUND, entry, None
+        asked_us = self._now_us()
         _, _, near = self._begin_copy(key)
         try:
             with self._asking():
@@ -490,7 +503,7 @@ class Tiering(Cache):
         if state == LEASE:
             return state, entry, _Fetch(far, near)
         if state == FOUND:
-            entry = self._copied_from(near, key, entry)
+            entry = self._copied_from(near, key, entry, asked_us)
         else:
             self._drop(near)
         return state, entry, None

@@ -1,0 +1,214 @@
+"""T-N3: Redis dies, returns, loses its entries or refuses, under load from processes with tiers.
+
+Four processes share a near file, and a fifth has a file of its own, as on another machine. Each
+reads the keys of all, and writes its own. Of what a process of the same file has written, a read is
+never older than the acknowledgement.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import statistics
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Callable
+
+import pytest
+import redis
+
+from drivers.proxy import LOOPBACK
+from drivers.servers import Server
+from reliability.networks import (
+    ADMIN,
+    MISSED,
+    Oracle,
+    Plan,
+    Read,
+    WrongRead,
+    as_it_is,
+    collected,
+    counted,
+    keys_of,
+    started,
+    wait_until_well,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from reliability.conftest import Trials
+
+pytestmark = [pytest.mark.family("T-N3"), pytest.mark.timeout(120)]
+
+PROCESSES = 4
+READERS = 2
+BOUND_S = 0.4
+CONNECTIONS_MAX = (PROCESSES + 1) * (READERS + 1 + 1 + 1)
+"""Readers, a writer and the main thread use the pool, and the watch has one of its own."""
+
+
+class Site:
+    """A Redis server that keeps its entries over a death, and what can happen to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        keeps = ("--dir", str(folder), "--appendonly", "yes", "--appendfsync", "no", "--save", "")
+        self.server = Server("redis", folder, keeps)
+        self.events: dict[str, Callable[[float], None]] = {
+            "killed, returns with its entries": self._dies,
+            "killed, returns empty": self._dies_and_forgets,
+            "FLUSHALL": self._flushed,
+            "CLIENT PAUSE": self._paused,
+            "out of memory": self._full,
+            "read-only replica": self._replica,
+            "wrong password": self._locked,
+        }
+
+    @contextmanager
+    def admin(self) -> Iterator[Any]:
+        """A connection of the test."""
+        with redis.Redis(LOOPBACK, self.server.port, client_name=ADMIN) as admin:
+            yield admin
+
+    def _dies(self, seconds: float) -> None:
+        self.server.kill()
+        time.sleep(seconds)
+        self.server.start()
+
+    def _dies_and_forgets(self, seconds: float) -> None:
+        self.server.kill()
+        shutil.rmtree(self._folder / "appendonlydir")
+        time.sleep(seconds)
+        self.server.start()
+
+    def _flushed(self, seconds: float) -> None:
+        with self.admin() as admin:
+            admin.flushall()
+        time.sleep(seconds / 4)
+
+    def _paused(self, seconds: float) -> None:
+        with self.admin() as admin:
+            admin.client_pause(round(seconds * 1000))
+        time.sleep(seconds)
+
+    def _full(self, seconds: float) -> None:
+        with self.admin() as admin:
+            admin.config_set("maxmemory-policy", "noeviction")
+            admin.config_set("maxmemory", 1)
+            time.sleep(seconds)
+            admin.config_set("maxmemory", 0)
+
+    def _replica(self, seconds: float) -> None:
+        with self.admin() as admin:
+            admin.replicaof(LOOPBACK, 1)  # Where no primary is.
+            time.sleep(seconds)
+            admin.replicaof("NO", "ONE")
+
+    def _locked(self, seconds: float) -> None:
+        with self.admin() as admin:
+            admin.config_set("requirepass", "another")
+            admin.client_kill_filter(_type="normal", skipme=True)
+            time.sleep(seconds)
+            admin.config_set("requirepass", "")
+
+
+class Crowd:
+    """Four processes that share a near file, and a fifth with its own; and what judges them."""
+
+    def __init__(self, stack: ExitStack, folder: Path, port: int, **plan: Any) -> None:
+        count = plan.pop("keys")
+        seed = plan.pop("seed")
+        own = [keys_of(number, count) for number in range(PROCESSES + 1)]
+        self.actors = [
+            started(
+                stack,
+                as_it_is,
+                Plan(
+                    {"host": LOOPBACK, "port": port},
+                    str(folder / ("near" if number < PROCESSES else "other")),
+                    own=own[number],
+                    read=sum(own, ()),
+                    readers=READERS,
+                    seed=seed + number,
+                    **plan,
+                ),
+            )
+            for number in range(PROCESSES + 1)
+        ]
+        self.all = Oracle(plan["max_stale_s"])
+        self.same_file = Oracle(0.0)
+
+    def judged(self) -> Iterator[Read]:
+        """Judge the reads since the last call, and return them."""
+        drained = collected(self.actors[:PROCESSES], self.all, self.same_file)
+        drained += collected(self.actors[PROCESSES:], self.all)
+        for number, reads in enumerate(drained):
+            for read in reads:
+                self.all.judge(read)
+                if number < PROCESSES:
+                    self.same_file.judge(read)
+                yield read
+
+
+def test_a_server_that_dies_or_refuses(
+    tmp_path: Path, trials: Trials, size: Any, seed: int
+) -> None:
+    (tmp_path / "server").mkdir()
+    site = Site(tmp_path / "server")
+    generator = random.Random(seed)
+    recoveries: dict[str, list[float]] = {name: [] for name in site.events}
+    hits = dict.fromkeys(site.events, 0)
+    with ExitStack() as stack:
+        stack.enter_context(site.server)
+        plan = {"keys": 10, "seed": seed, "max_stale_s": BOUND_S, "pause_s": 0.005}
+        crowd = Crowd(stack, tmp_path, site.server.port, **plan)
+        wait_until_well(crowd.actors, "at the beginning")
+        connections = stack.enter_context(counted(site.server))
+        for _ in range(size(2, 70)):
+            for name, happen in site.events.items():
+                began_s = time.monotonic()
+                happen(generator.uniform(0.2, 1.6) * BOUND_S)
+                recoveries[name].append(wait_until_well(crowd.actors, name))
+                for read in crowd.judged():
+                    is_early = began_s < read.began_s < began_s + 0.5 * BOUND_S
+                    hits[name] += is_early and read.number != MISSED
+                time.sleep(0.2 * BOUND_S)
+    assert all(hits.values()), f"near entries were not served: {hits}"
+    assert max(connections) <= CONNECTIONS_MAX
+    trials.add(sum(map(len, recoveries.values())), "outages and losses")
+    trials.figure(
+        "median seconds until normal service",
+        {name: round(statistics.median(each), 2) for name, each in recoveries.items()},
+    )
+    trials.figure("most connections at the server", max(connections))
+    trials.figure("old reads within the bound", crowd.all.old)
+
+
+def race(folder: Path, seconds: float, seed: int, breaks: str = "") -> Oracle:
+    """Many read few keys while they are written, and values arrive late."""
+    (folder / "server").mkdir()
+    bound_s = 0.3
+    plan = {"keys": 1, "seed": seed, "max_stale_s": bound_s, "pause_s": 0.001}
+    plan |= {"rest_s": 3 * bound_s, "slow_s": 0.005, "breaks": breaks}
+    with ExitStack() as stack:
+        server = stack.enter_context(Server("redis", folder / "server", ("--save", "")))
+        crowd = Crowd(stack, folder, server.port, **plan)
+        ends_s = time.monotonic() + seconds
+        while time.monotonic() < ends_s:
+            time.sleep(0.5)
+            list(crowd.judged())
+    return crowd.all
+
+
+def test_values_that_changes_overtake(tmp_path: Path, trials: Trials, size: Any, seed: int) -> None:
+    oracle = race(tmp_path, size(3, 120), seed)
+    assert oracle.hits
+    trials.figure("reads of keys that change", oracle.hits)
+    trials.add(1, "races")
+
+
+def test_copies_without_a_lease_are_caught(tmp_path: Path, seed: int) -> None:
+    with pytest.raises(WrongRead):
+        race(tmp_path, 20, seed, breaks="lease")
