@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from benches.scale import costs, fleet
 from benches.scale.costs import Assumptions, Prices
 from benches.scale.record import Fleet, Record
-from benches.words import number
+from benches.words import interval, number
 from rig.kept import PageError, with_part, wrapped
 from rig.sources import ROOT
 
@@ -252,7 +252,7 @@ def _measured(record: Record) -> str:
 
     def row(name: str, figures: Sequence[float], unit: str) -> tuple[str, str, str]:
         low, middle, high = min(figures), statistics.median(figures), max(figures)
-        return name, f"{number(middle)} {unit}", f"{number(low)}\u2013{number(high)}"
+        return name, f"{number(middle)} {unit}", interval((low, high))
 
     rows = [
         row("server: `MGET` of one key", found.read_us, "us"),
