@@ -677,8 +677,12 @@ class Near(Core):
         """Let `get` serve entries until a moment, in microseconds by the clock of the file; 0, the
         default, is not at all."""
 
-    def _serves(self) -> bool:
-        """Return whether `get` serves entries now."""
+    def _served_until(self) -> tuple[int, int]:
+        """Return until when entries may be served that are read after this, for `_is_ahead`."""
+
+    @staticmethod
+    def _is_ahead(moment: tuple[int, int]) -> bool:
+        """Return whether a moment of `_served_until` has not come yet."""
 
     def _serve_with(self, other: Near) -> None:
         """Serve entries for as long as another handle does, whatever it is told from now on. Only

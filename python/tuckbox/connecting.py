@@ -51,6 +51,7 @@ def connect(
     *urls: str,
     max_stale: float = 5.0,
     on_outage: OnOutage = "miss",
+    tracking: bool = True,
     prefix: str = "tuckbox",
     lease_s: float = 30.0,
     read_only: bool = False,
@@ -86,6 +87,9 @@ def connect(
         on_outage: With several tiers: what reads do that need a tier which does not answer.
             ``"miss"`` (the default) is a miss, ``"serve"`` serves copies of any age, and
             ``"raise"`` raises its `tuckbox.errors.DriverError`. Writes always raise it.
+        tracking: With several tiers: whether Redis and Valkey tell what changes. If false, every
+            copy ends after ``max_stale``, as at other places: better where many processes write
+            much.
         prefix: What the keys of this program begin with at a place that others may use too. Not
             for ``shared`` and ``memory``.
         lease_s: For how many seconds a maker has its key, at such a place.
@@ -138,7 +142,12 @@ def connect(
 
     kinds = {"memory": tiers.MemoryFirst, "shared": tiers.SharedFirst}
     # A copy is stored whoever may write: writes go to the last tier, which refuses them.
-    how |= {"read_only": False, "max_stale": max_stale, "on_outage": on_outage}
+    how |= {
+        "read_only": False,
+        "max_stale": max_stale,
+        "on_outage": on_outage,
+        "tracking": tracking,
+    }
     try:
         for url in reversed(nearer):
             kind = kinds[url.partition(":")[0]]

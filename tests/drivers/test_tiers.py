@@ -225,6 +225,15 @@ class TestCoherence:
         until(lambda: reader.get("k") == 2)
         assert reader.health().is_listening is None
 
+    def test_nor_where_nobody_wants_to_be_told(self, machine: Callable[..., Any]) -> None:
+        writer, reader = machine(), machine(max_stale=0.5, tracking=False)
+        writer.set("k", 1)
+        assert reader.get("k") == 1
+        assert is_near(reader, "k")
+        writer.set("k", 2)
+        until(lambda: reader.get("k") == 2)
+        assert reader.health().is_listening is None
+
     def test_a_chain_never_adds_up(self, tmp_path: Path, memcached: Server) -> None:
         far = f"memcached://{LOOPBACK}:{memcached.port}"
         near = (f"memory:{tmp_path.name}", f"shared://{tmp_path}/near.tuck")
@@ -463,6 +472,10 @@ class TestArguments:
     def test_on_outage(self) -> None:
         with pytest.raises(InvalidArgument, match="on_outage"):
             connect("shared:", "redis://", on_outage="hope")  # type: ignore[arg-type]
+
+    def test_tracking(self) -> None:
+        with pytest.raises(InvalidArgument, match="tracking"):
+            connect("shared:", "redis://", tracking="yes")  # type: ignore[arg-type]
 
     def test_only_the_last_may_be_a_server(self) -> None:
         with pytest.raises(InvalidArgument, match="only the last"):

@@ -283,18 +283,18 @@ def test_connections_that_are_dropped(tmp_path: Path, trials: Trials, size: Any,
 
 
 class ClearedMeanwhile(SharedFirst):
-    """Is cleared and told to serve again when a read asks whether it serves."""
+    """Is cleared and told to serve again when a read asks whether it may still serve."""
 
     is_armed = False
 
-    def _serves(self) -> bool:
+    def _is_ahead(self, moment: Any) -> bool:
         if self.is_armed:
             self.is_armed = False
             assert self._tiers.coverage is not None
             (side,) = self._tiers.coverage._sides
             side.apply(None)
             side.cover(side.now_us())
-        return super()._serves()
+        return super()._is_ahead(moment)
 
 
 @pytest.mark.parametrize("read", ["get", "get_many", "get_or_set", "in"])

@@ -10,7 +10,7 @@ use tuckbox_engine::Condition;
 use crate::core::Core;
 use crate::errors::Quick;
 use crate::fastcall::{self, Argument, Method, BY_NAME_MAX};
-use crate::near::Near;
+use crate::near::{self, Near};
 use crate::terms::OwnedTerms;
 use crate::{explain, keys, ttl};
 
@@ -86,9 +86,9 @@ impl Method<Near, 2> for NearGet {
         [key, default]: [Argument<'_, 'py>; 2],
     ) -> Quick<Bound<'py, PyAny>> {
         let key = key.ok_or_else(not_given)?;
-        let core = near.as_super().get();
-        if near.get().serves() {
-            if let Some(value) = found(py, core, &key)? {
+        let until = near.get().served_until();
+        if let Some(value) = found(py, near.as_super().get(), &key)? {
+            if near::is_ahead(until) {
                 return Ok(value);
             }
         }

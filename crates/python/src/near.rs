@@ -30,19 +30,32 @@ impl Until {
     /// Serves for so much longer.
     fn set(&self, left_us: u64) {
         let (monotonic_us, wall_us) = coarse_us();
-        self.monotonic_us.store(monotonic_us.saturating_add(left_us), Ordering::Relaxed);
-        self.wall_us.store(wall_us.saturating_add(left_us), Ordering::Relaxed);
+        self.monotonic_us.store(monotonic_us.saturating_add(left_us), Ordering::Release);
+        self.wall_us.store(wall_us.saturating_add(left_us), Ordering::Release);
     }
 }
 
+/// A moment by both clocks.
+type Moment = (u64, u64);
+
+/// Whether a moment has not come yet.
+#[inline(always)]
+pub fn is_ahead(moment: Moment) -> bool {
+    let (monotonic_us, wall_us) = coarse_us();
+    monotonic_us < moment.0 && wall_us < moment.1
+}
+
 impl Near {
-    /// Whether entries may be served now.
+    /// Until when entries may be served that are read after this. Whoever has read one asks
+    /// [`is_ahead`] then: the process may have been stopped in between, and the tier cleared.
     #[inline(always)]
-    pub fn serves(&self) -> bool {
-        let Some(until) = self.until.get() else { return false };
-        let (monotonic_us, wall_us) = coarse_us();
-        monotonic_us < until.monotonic_us.load(Ordering::Relaxed)
-            && wall_us < until.wall_us.load(Ordering::Relaxed)
+    pub fn served_until(&self) -> Moment {
+        let until = self.until.get();
+        until.map_or((0, 0), |until| {
+            // Acquire: an entry that is read later is one of which the end was known.
+            let wall_us = until.wall_us.load(Ordering::Acquire);
+            (until.monotonic_us.load(Ordering::Acquire), wall_us)
+        })
     }
 
     fn until(&self) -> &Arc<Until> {
@@ -75,9 +88,15 @@ impl Near {
         Ok(())
     }
 
-    /// Return whether `get` serves entries now.
-    fn _serves(&self) -> bool {
-        self.serves()
+    /// Return until when entries may be served that are read after this, for `_is_ahead`.
+    fn _served_until(&self) -> Moment {
+        self.served_until()
+    }
+
+    /// Return whether a moment of `_served_until` has not come yet.
+    #[staticmethod]
+    fn _is_ahead(moment: Moment) -> bool {
+        is_ahead(moment)
     }
 
     /// Serve entries for as long as another handle does, whatever it is told from now on. Only

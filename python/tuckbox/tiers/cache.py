@@ -23,13 +23,15 @@ __all__ = ["MemoryFirst", "SharedFirst"]
 _CHOICES = ("miss", "serve", "raise")
 
 
-def _checked(max_stale: float, on_outage: OnOutage) -> Tiers:
+def _checked(max_stale: float, on_outage: OnOutage, *, tracking: bool) -> Tiers:
     given: object = max_stale
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < math.inf:
         raise InvalidArgument(f"max_stale must be a positive number of seconds, not {given!r}")
     if on_outage not in _CHOICES:
         raise InvalidArgument(f"on_outage must be one of {_CHOICES}, not {on_outage!r}")
-    return Tiers(float(max_stale), on_outage)
+    if not isinstance(tracking, bool):
+        raise InvalidArgument(f"tracking must be True or False, not {tracking!r}")
+    return Tiers(float(max_stale), on_outage, is_tracked=tracking)
 
 
 class SharedFirst(Tiering, shared.Cache, _engine.Near):
@@ -40,6 +42,8 @@ class SharedFirst(Tiering, shared.Cache, _engine.Near):
         path: As for `tuckbox.Cache`.
         max_stale: How old a copy may be, in seconds, unless the far tier tells what changes.
         on_outage: What reads do that need a far tier which does not answer.
+        tracking: Whether the far tier is to tell what changes, if it can. If not, every copy ends
+            after ``max_stale``.
         **options: As for `tuckbox.Cache`.
 
     Example:
@@ -58,9 +62,10 @@ class SharedFirst(Tiering, shared.Cache, _engine.Near):
         *,
         max_stale: float = 5.0,
         on_outage: OnOutage = "miss",
+        tracking: bool = True,
         **options: Any,
     ) -> None:
-        tiers = _checked(max_stale, on_outage)
+        tiers = _checked(max_stale, on_outage, tracking=tracking)
         super().__init__(path, **options)
         self._place_before(far, tiers)
 
@@ -83,6 +88,7 @@ class MemoryFirst(Tiering, memory.Cache):  # type: ignore[misc] # For types, one
         path: The name, as for `tuckbox.memory.Cache`.
         max_stale: As for `SharedFirst`.
         on_outage: As for `SharedFirst`.
+        tracking: As for `SharedFirst`.
         **options: As for `tuckbox.memory.Cache`.
 
     Example:
@@ -101,19 +107,20 @@ class MemoryFirst(Tiering, memory.Cache):  # type: ignore[misc] # For types, one
         *,
         max_stale: float = 5.0,
         on_outage: OnOutage = "miss",
+        tracking: bool = True,
         **options: Any,
     ) -> None:
-        tiers = _checked(max_stale, on_outage)
+        tiers = _checked(max_stale, on_outage, tracking=tracking)
         super().__init__(path, **options)
         self._until_us = _Moment()
         self._place_before(far, tiers)
 
     def get(self, key: Any, default: Any = None, **others: Any) -> Any:
         """Return the value of ``key``, or ``default``. See `tuckbox.Cache.get`."""
-        if self._serves():
-            value = super().get(key, MISSING, **others)
-            if value is not MISSING:
-                return value
+        until_us = self._served_until()
+        value = super().get(key, MISSING, **others)
+        if value is not MISSING and self._is_ahead(until_us):
+            return value
         return self._missed(key, default)
 
     def _now_us(self) -> int:
@@ -122,8 +129,11 @@ class MemoryFirst(Tiering, memory.Cache):  # type: ignore[misc] # For types, one
     def _serve_until(self, time_us: int) -> None:
         self._until_us.us = time_us
 
-    def _serves(self) -> bool:
-        return self._now_us() < self._until_us.us
+    def _served_until(self) -> int:
+        return self._until_us.us
+
+    def _is_ahead(self, moment_us: int) -> bool:
+        return self._now_us() < moment_us
 
     def _serve_with(self, other: Any) -> None:
         self._until_us = other._until_us

@@ -83,11 +83,13 @@ class Tiers:
         max_stale_s: How old a near entry may be, in seconds, unless the far tier tells what
             changes.
         on_outage: What reads do that need a far tier which does not answer.
+        is_tracked: Whether the far tier is to tell what changes, if it can.
     """
 
-    def __init__(self, max_stale_s: float, on_outage: OnOutage) -> None:
+    def __init__(self, max_stale_s: float, on_outage: OnOutage, *, is_tracked: bool) -> None:
         self.max_stale_s = max_stale_s
         self.on_outage = on_outage
+        self.is_tracked = is_tracked
         self.coverage: Optional[Coverage] = None
         self.counts = dict.fromkeys(("far_hits", "far_misses", "far_errors"), 0)
         self.error: Optional[str] = None
@@ -128,7 +130,8 @@ class Tiering(Cache):
 
         def _now_us(self) -> int: ...
         def _serve_until(self, time_us: int) -> None: ...
-        def _serves(self) -> bool: ...
+        def _served_until(self) -> Any: ...
+        def _is_ahead(self, moment: Any) -> bool: ...
         def _serve_with(self, other: Any) -> None: ...
 
     def _place_before(self, far: Any, tiers: Tiers) -> None:
@@ -136,7 +139,7 @@ class Tiering(Cache):
         self._far = far
         self._tiers = tiers
         self._outage_space: Any = None
-        watched = _watched(far)
+        watched = _watched(far) if tiers.is_tracked else None
         if watched is None:
             # Copies end by themselves.
             self._serve_until(_FOREVER)
@@ -165,7 +168,7 @@ class Tiering(Cache):
         tiers, coverage = self._tiers, self._tiers.coverage
         return Health(
             is_listening=None if coverage is None else coverage.is_listening,
-            serves_near=self._serves(),
+            serves_near=self._is_ahead(self._served_until()),
             changes=0 if coverage is None else coverage.changes,
             gaps=0 if coverage is None else coverage.gaps,
             error=tiers.error or (coverage.error if coverage else None),
@@ -187,9 +190,9 @@ class Tiering(Cache):
             coverage.start()
             self._serve_as_told()
         # Before the look at the entry: in between, the tier may be cleared and serve again.
-        serves, asked_us = self._serves(), self._now_us()
+        until, asked_us = self._served_until(), self._now_us()
         state, entry, lease = self._begin_copy(key)
-        if state == FOUND and serves:
+        if state == FOUND and self._is_ahead(until):
             return entry
         try:
             entry = _fetched(self._far, key)
@@ -300,7 +303,8 @@ class Tiering(Cache):
 
     def __contains__(self, key: object) -> bool:
         """Return whether ``key`` has a value."""
-        if self._serves() and super().__contains__(key):
+        until = self._served_until()
+        if super().__contains__(key) and self._is_ahead(until):
             return True
         try:
             with self._asking():
@@ -319,8 +323,9 @@ class Tiering(Cache):
     def get_many(self, keys: Iterable[Any]) -> dict[Any, Any]:
         """Return the values of several keys. What is not near takes one round trip."""
         given = keys if isinstance(keys, (str, bytes)) else list(keys)
-        # In this order, as in `_fetch`.
-        found = super().get_many(given) if self._serves() else {}
+        until = self._served_until()
+        near = super().get_many(given)
+        found = near if self._is_ahead(until) else {}
         missing = [key for key in dict.fromkeys(given) if key not in found]
         if missing:
             fetched = self._entries(missing)
@@ -483,8 +488,9 @@ class Tiering(Cache):
 
     def _begin(self, key: Key, force: bool) -> Begun:
         if not force:
-            entry = super().get_entry(key) if self._serves() else None
-            if entry is not None:
+            until = self._served_until()
+            entry = super().get_entry(key)
+            if entry is not None and self._is_ahead(until):
                 return FOUND, entry, None
         asked_us = self._now_us()
         _, _, near = self._begin_copy(key)
@@ -657,8 +663,7 @@ def _watched(far: Any) -> Any:
 
 def _fetched(far: Any, key: Any) -> Optional[Entry]:
     if isinstance(far, Tiering):
-        near = _near(far).get_entry(key) if far._serves() else None
-        return near or far._fetch(key)
+        return _near_entry(far, key) or far._fetch(key)
     return far.get_entry(key)  # type: ignore[no-any-return]
 
 
@@ -672,7 +677,9 @@ def _fetched_many(far: Any, keys: Iterable[Any]) -> dict[Any, Entry]:
 
 
 def _near_entry(far: Any, key: Any) -> Optional[Entry]:
-    return _near(far).get_entry(key) if far._serves() else None
+    until = far._served_until()
+    entry: Optional[Entry] = _near(far).get_entry(key)
+    return entry if far._is_ahead(until) else None
 
 
 _FOREVER = (1 << 64) - 1
