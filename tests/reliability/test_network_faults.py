@@ -276,7 +276,16 @@ class Case:
         assert truth in known, f"the server has {truth}"
         if is_done and name in {"set", "[] =", "set with a tag", "set_many", "replace"}:
             assert truth == new, f"acknowledged, but the server has {truth}"
-        found = self.tier.get(cold)
+        found: object = None
+
+        def is_found() -> bool:
+            # On a busy machine, a whole network can be too slow, too.
+            nonlocal found
+            with suppress(DriverError):
+                found = self.tier.get(cold)
+            return found is not None or truth is None
+
+        self._until(is_found, "what the server has is not found")
         assert found == truth, f"the tier has {found}, and the server {truth}"
 
     def _until(self, holds: Callable[[], bool], otherwise: str) -> None:
