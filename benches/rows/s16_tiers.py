@@ -2,8 +2,8 @@
 
 The far tier's server and this process share one core, where a round trip is cheapest. A far hit is
 a `get` of a key of which the near tier has no copy, and room for one; it includes keeping the copy.
-The time of a near hit while others change 1,000 keys a second is measured beside a quiet server in
-the same rounds: the process that writes is stopped for the quiet passes.
+The time of a near hit while others change 1,000 keys a second is compared with that of a quiet
+server in the same rounds: the process that writes is stopped for the quiet passes.
 """
 
 from __future__ import annotations
