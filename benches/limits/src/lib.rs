@@ -189,9 +189,10 @@ macro_rules! method {
             #[inline(always)]
             fn call<'py>(
                 $py: Python<'py>,
-                $this: &$class,
+                $this: &Bound<'py, $class>,
                 $arguments: [Argument<'_, 'py>; [$($parameter),+].len()],
             ) -> PyResult<Bound<'py, PyAny>> {
+                let $this = $this.get();
                 $work
             }
         }
