@@ -283,22 +283,32 @@ def test_connections_that_are_dropped(tmp_path: Path, trials: Trials, size: Any,
 
 
 class ClearedMeanwhile(SharedFirst):
-    """Is cleared and told to serve again when a read asks whether it may still serve."""
+    """Is cleared and told to serve again when a read asks until when, or whether, it may serve."""
 
-    is_armed = False
+    clears_at = ""
 
-    def _is_ahead(self, moment: Any) -> bool:
-        if self.is_armed:
-            self.is_armed = False
+    def _clear_at(self, question: str) -> None:
+        if self.clears_at == question:
+            self.clears_at = ""
             assert self._tiers.coverage is not None
             (side,) = self._tiers.coverage._sides
             side.apply(None)
             side.cover(side.now_us())
+
+    def _served_until(self) -> Any:
+        self._clear_at("until when")
+        return super()._served_until()
+
+    def _is_ahead(self, moment: Any) -> bool:
+        self._clear_at("whether")
         return super()._is_ahead(moment)
 
 
+@pytest.mark.parametrize("clears_at", ["until when", "whether"])
 @pytest.mark.parametrize("read", ["get", "get_many", "get_or_set", "in"])
-def test_a_tier_that_is_cleared_during_a_read(tmp_path: Path, trials: Trials, read: str) -> None:
+def test_a_tier_that_is_cleared_during_a_read(
+    tmp_path: Path, trials: Trials, read: str, clears_at: str
+) -> None:
     """What was in it before is not returned."""
     (tmp_path / "server").mkdir()
     with ExitStack() as stack:
@@ -312,7 +322,7 @@ def test_a_tier_that_is_cleared_during_a_read(tmp_path: Path, trials: Trials, re
         tier._tiers.coverage.stop()
         assert tier.get("k") == "old"
         direct.delete("k") if read == "in" else direct.set("k", "new")
-        tier.is_armed = True
+        tier.clears_at = clears_at
         found = {
             "get": lambda: tier.get("k"),
             "get_many": lambda: tier.get_many(["k"])["k"],
