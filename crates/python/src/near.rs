@@ -10,6 +10,9 @@ use tuckbox_engine::coarse_us;
 
 use crate::core::Core;
 
+/// A moment by both clocks.
+type Moment = (u64, u64);
+
 /// A `Core` in front of another cache. Its subclasses are in `tuckbox.tiers`.
 #[pyclass(frozen, subclass, extends = Core, module = "tuckbox._engine")]
 pub struct Near {
@@ -27,16 +30,12 @@ struct Until {
 }
 
 impl Until {
-    /// Serves for so much longer.
-    fn set(&self, left_us: u64) {
-        let (monotonic_us, wall_us) = coarse_us();
+    /// Serves for so much longer than a moment.
+    fn set(&self, (monotonic_us, wall_us): Moment, left_us: u64) {
         self.monotonic_us.store(monotonic_us.saturating_add(left_us), Ordering::Release);
         self.wall_us.store(wall_us.saturating_add(left_us), Ordering::Release);
     }
 }
-
-/// A moment by both clocks.
-type Moment = (u64, u64);
 
 /// Whether a moment has not come yet.
 #[inline(always)]
@@ -83,8 +82,10 @@ impl Near {
     /// Let `get` serve entries until a moment, in microseconds by the clock of the file; 0, the
     /// default, is not at all.
     fn _serve_until(slf: &Bound<'_, Self>, time_us: u64) -> PyResult<()> {
+        // First: a process that is stopped in between serves for less, not for longer.
+        let moment = coarse_us();
         let now_us = Near::_now_us(slf)?;
-        slf.get().until().set(time_us.saturating_sub(now_us));
+        slf.get().until().set(moment, time_us.saturating_sub(now_us));
         Ok(())
     }
 
