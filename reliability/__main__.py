@@ -78,10 +78,10 @@ def run(
         raise click.ClickException(str(error)) from error
     console.print(progress.table(outcome))
     # Again, because the end of a log is what is read first.
-    for record in outcome.records:
-        if record.failures:
-            console.print(f"{record.family}: failed")
-            progress.show_failures(console, record)
+    for one in outcome.records:
+        if one.failures:
+            console.print(f"{one.family}: failed")
+            progress.show_failures(console, one)
     sys.exit(0 if outcome.is_good else 1)
 
 

@@ -68,7 +68,7 @@ class TestPath:
         one["k"] = 1
         assert other["k"] == 1
 
-    @pytest.mark.parametrize("path", [1, 1.5, ["x"], object()], ids=["int", "float", "list", "object"])
+    @pytest.mark.parametrize("path", [1, 1.5, ["x"], object()], ids=type)
     def test_what_is_no_path_is_a_type_error(self, path: object) -> None:
         with pytest.raises(TypeError, match="PathLike"):
             Cache(path)  # type: ignore[arg-type]
