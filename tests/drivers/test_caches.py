@@ -33,27 +33,26 @@ LISTS_TOO = (
 
 
 @pytest.fixture(scope="module")
-def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    folders = {name: tmp_path_factory.mktemp(name) for name in PLACES}
-    redis = Server("redis", folders["redis"], ("--save", ""))
-    memcached = Server("memcached", folders["memcached"])
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    redis = Server("redis", tmp_path_factory.mktemp("redis"), ("--save", ""))
+    memcached = Server("memcached", tmp_path_factory.mktemp("memcached"))
     with redis, memcached:
         yield {
             "redis": f"redis://127.0.0.1:{redis.port}",
             "memcached": f"memcached://127.0.0.1:{memcached.port}",
-            "files": f"file://{folders['files']}",
-            "sqlite": f"sqlite:///{folders['sqlite']}/app.db",
         }
 
 
 @pytest.fixture
-def opened(store: str, urls: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Any]]:
+def opened(store: str, servers: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    files = {"files": f"file://{tmp_path}/entries", "sqlite": f"sqlite:///{tmp_path}/app.db"}
+    url = {**servers, **files}[store]
     caches: list[Any] = []
 
     def open_cache(_path: object = None, **options: Any) -> Any:
         options.pop("size", None)
-        # Each test has keys of its own.
-        caches.append(connect(urls[store], prefix=str(tmp_path), **options))
+        # At a server, each test has keys of its own.
+        caches.append(connect(url, prefix=str(tmp_path), **options))
         return caches[-1]
 
     yield open_cache

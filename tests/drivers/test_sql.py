@@ -102,6 +102,9 @@ class TestMariadb(DriverTests):
 
 
 class ServerFaults(FaultTests):
+    has_handshake = True
+    cuts = 32
+
     @pytest.fixture
     def reach(self, server):
         drivers = []
