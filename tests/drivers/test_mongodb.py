@@ -139,11 +139,11 @@ def test_the_uncertainty_of_the_clock_counts_against_the_value(opened):
 
 def test_a_url_has_options_of_the_driver_and_of_the_client(server):
     driver = Mongodb.from_url(
-        f"mongodb://127.0.0.1:{server.port}?collection=other&timeout_s=20&appname=tests"
+        f"mongodb://127.0.0.1:{server.port}/app?collection=other&timeout_s=20&appname=tests"
     )
     driver.set(b"k", b"v", None)
     assert driver.get(b"k").value == b"v"
-    assert driver.title.endswith("tuckbox.other")
+    assert driver.title.endswith("app.other")
     driver.close()
 
 
