@@ -9,9 +9,11 @@ The short form leaves out what costs minutes and shows the same again; ``--night
 from __future__ import annotations
 
 import http.server
+import inspect
 import os
 import signal
 import socketserver
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -25,6 +27,9 @@ from tuckbox.errors import Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
+
+    from _typeshed import TraceFunction
 
     from drivers.servers import Server
     from tuckbox.drivers.contract import Driver
@@ -94,6 +99,35 @@ def operations(driver: Driver) -> dict[str, Callable[[], object]]:
         "touch for ever": lambda: driver.touch(b"k", None),
         "ping": driver.ping,
     }
+
+
+def interrupted_at(line: int, operation: Callable[[], object], file: str) -> bool:
+    """Interrupt an operation before it runs this many lines of a file, counted from 0.
+
+    Returns:
+        False if it ran to its end.
+    """
+    left = line
+
+    def trace(frame: FrameType, event: str, _: object) -> TraceFunction | None:
+        nonlocal left
+        if frame.f_code.co_filename != file:
+            return None
+        if event == "line":
+            left -= 1
+            if left < 0:
+                raise Interrupted
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        operation()
+    except Interrupted:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
 
 
 def patiently(operation: Callable[[], _R]) -> _R:
@@ -281,6 +315,25 @@ class FaultTests:
             with pytest.raises(WouldBlock):
                 briefly(0.0, operation)
             assert name
+
+
+class LineFaultTests(FaultTests):
+    """Of drivers that send requests and read replies themselves: an interruption in between."""
+
+    # A connection that is dropped without a close is closed by the garbage collector.
+    @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore:Exception ignored")
+    @pytest.mark.parametrize("name", ["get", "set_many"])
+    def test_an_interruption_at_any_line_mixes_no_answers(
+        self, reach: Reach, proxy: Proxy, name: str
+    ) -> None:
+        driver = reach(proxy.port, PATIENT_S)
+        _stored(driver, proxy)
+        proxy.delay(0.01)  # So that the rest of an answer comes after the next request.
+        line = 0
+        while interrupted_at(line, operations(driver)[name], inspect.getfile(type(driver))):
+            assert _values(driver, b"next", b"former") == [b"N" * 20, b"F" * 20], line
+            line += 1
+        assert line > 10
 
 
 def _stored(driver: Driver, proxy: Proxy) -> int:

@@ -14,7 +14,7 @@ import redis
 from lab.runner.install.archives import FOLDER_VARIABLE
 
 from drivers.certificates import certificate
-from drivers.faults import FaultTests, Reach, answering
+from drivers.faults import LineFaultTests, Reach, answering
 from drivers.servers import Server, is_installed
 from tuckbox.drivers.redis import VALUE_BYTES_MAX, Redis
 from tuckbox.errors import (
@@ -98,14 +98,14 @@ class TestWithTtl(DriverTests):
         return {"tells_ttl": True}
 
 
-class TestFaults(FaultTests):
+class TestFaults(LineFaultTests):
     @pytest.fixture
     def reach(self) -> Iterator[Reach]:
         with opening() as open_driver:
             yield lambda port, timeout_s: open_driver(port=port, timeout_s=timeout_s)
 
 
-class TestFaultsWithTtl(FaultTests):
+class TestFaultsWithTtl(LineFaultTests):
     @pytest.fixture
     def reach(self) -> Iterator[Reach]:
         with opening(tells_ttl=True) as open_driver:
