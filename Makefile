@@ -173,8 +173,8 @@ $(venv)/contestants: $(venv)/built $(venv)/lab-sources $(lab_installs)
 test-lab: $(venv)/contestants ## The lab, with contestants and servers that must be caught.
 	$(venv)/bin/pytest -c lab/pyproject.toml --numprocesses 2 --dist loadfile lab/tests
 
-test-drivers: $(venv)/contestants ## The drivers, on real servers that the tests start and stop.
-	$(venv)/bin/pytest --numprocesses 3 --dist loadfile tests/drivers
+test-drivers: $(venv)/contestants ## The drivers, on real servers that the tests start and stop; ARGS=--nightly cuts replies at every byte.
+	$(venv)/bin/pytest --numprocesses 3 --dist loadfile tests/drivers $(ARGS)
 
 lab-smoke: $(venv)/contestants ## Every contestant that can run, 300 checked operations each.
 	$(python) -m lab run smoke --smoke

@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     do is in `reliability/conftest.py`."""
     group = parser.getgroup("reliability")
     group.addoption("--records", metavar="FILE", help="append the record of each family, as JSON")
-    group.addoption("--nightly", action="store_true", help="run the families in their large sizes")
+    group.addoption("--nightly", action="store_true", help="run everything in its large size")
     group.addoption("--seed", type=int, help="where the families' random numbers begin")
 
 

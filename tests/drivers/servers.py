@@ -18,7 +18,7 @@ from lab.runner.catalogue import StoreLimits
 from lab.runner.catalogue.servers import servers
 from lab.runner.failures import NotInstalledError, UnavailableError
 from lab.runner.placeholders import fill, limit_words
-from lab.runner.servers import LOOPBACK, command_of, free_port, jars_of, program_of
+from lab.runner.servers import LOOPBACK, command_of, jars_of, program_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -48,7 +48,7 @@ class Server:
         self, name: str, folder: Path, options: tuple[str, ...] = (), *, at_socket: bool = False
     ) -> None:
         known = servers()[name]
-        self.port = free_port()
+        self.port = _reserved_port()
         self.path = str(folder / "s")
         self._at_socket = at_socket
         self._output = folder / "output.txt"
@@ -110,6 +110,22 @@ class Server:
             for process in self._processes():
                 with suppress(psutil.NoSuchProcess):
                     process.send_signal(number)
+
+
+def _reserved_port() -> int:
+    """A port on loopback that no other program gets for a minute, unless it asks for this one.
+
+    The port has a connection in TIME_WAIT. A server may listen there in spite of it, with
+    SO_REUSEADDR, which all of them set.
+    """
+    with socket.socket() as listener, socket.socket() as client:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((LOOPBACK, 0))
+        listener.listen(1)
+        client.connect(listener.getsockname())
+        listener.accept()[0].close()  # The side that closes first keeps the connection.
+        port: int = listener.getsockname()[1]
+        return port
 
 
 def _is_stopped(pid: int) -> bool:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RUNS_ON = PLACES
-FAR = ("redis", "memcached", "files", "sqlite")
 # Words of tests that visit all keys, and tests of which a parameter does.
 LISTS = ("clear", "iter", "len(", "list(", "sorted(", "popitem", "expire", "delete_prefix")
 LISTS_TOO = (
@@ -34,21 +33,20 @@ LISTS_TOO = (
 
 
 @pytest.fixture(scope="module")
-def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    folders = {name: tmp_path_factory.mktemp(name) for name in FAR}
-    redis = Server("redis", folders["redis"], ("--save", ""))
-    memcached = Server("memcached", folders["memcached"])
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    redis = Server("redis", tmp_path_factory.mktemp("redis"), ("--save", ""))
+    memcached = Server("memcached", tmp_path_factory.mktemp("memcached"))
     with redis, memcached:
         yield {
             "redis": f"redis://127.0.0.1:{redis.port}",
             "memcached": f"memcached://127.0.0.1:{memcached.port}",
-            "files": f"file://{folders['files']}",
-            "sqlite": f"sqlite:///{folders['sqlite']}/app.db",
         }
 
 
 @pytest.fixture
-def opened(store: str, urls: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Any]]:
+def opened(store: str, servers: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    files = {"files": f"file://{tmp_path}/entries", "sqlite": f"sqlite:///{tmp_path}/app.db"}
+    urls = {**servers, **files}
     caches: list[Any] = []
 
     def open_cache(_path: object = None, **options: Any) -> Any:
@@ -56,7 +54,7 @@ def opened(store: str, urls: dict[str, str], tmp_path: Path) -> Iterator[Callabl
         *nearer, far = store.split(" before ")
         near = {"shared": f"shared://{tmp_path}/near.tuck", "memory": f"memory:{tmp_path.name}"}
         places = [near[one] for one in nearer]
-        # Each test has keys of its own.
+        # At a server, each test has keys of its own.
         caches.append(connect(*places, urls[far], prefix=str(tmp_path), **options))
         return caches[-1]
 

@@ -10,7 +10,7 @@ import pymemcache
 import pytest
 
 from drivers.certificates import certificate
-from drivers.faults import FaultTests, Reach
+from drivers.faults import LineFaultTests, Reach
 from drivers.proxy import Proxy
 from drivers.servers import Server
 from tuckbox.drivers import memcached
@@ -92,7 +92,7 @@ class TestTwoServers(DriverTests):
             yield open_driver
 
 
-class TestFaults(FaultTests):
+class TestFaults(LineFaultTests):
     @pytest.fixture
     def reach(self) -> Iterator[Reach]:
         with opening() as open_driver:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
 import redis
+from lab.runner.install.archives import FOLDER_VARIABLE
 
 from drivers.certificates import certificate
-from drivers.faults import FaultTests, Reach, answering
+from drivers.faults import LineFaultTests, Reach, answering
 from drivers.servers import Server, is_installed
 from tuckbox.drivers.redis import VALUE_BYTES_MAX, Redis
 from tuckbox.errors import (
@@ -32,8 +34,9 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 # The server's own limit, lowered so that a test can reach it.
 LIMIT = 1 << 20
-# Debian 12 has no Valkey: it is tested where the lab has built it.
-PROGRAMS = ["redis"] + ["valkey"] * is_installed("valkey")
+# Debian 12 has no Valkey: it is tested where the lab can build it.
+CAN_BUILD = os.environ.get("CI") == "true" and bool(os.environ.get(FOLDER_VARIABLE))
+PROGRAMS = ["redis"] + ["valkey"] * (is_installed("valkey") or CAN_BUILD)
 
 
 @pytest.fixture(scope="module", params=PROGRAMS)
@@ -95,14 +98,14 @@ class TestWithTtl(DriverTests):
         return {"tells_ttl": True}
 
 
-class TestFaults(FaultTests):
+class TestFaults(LineFaultTests):
     @pytest.fixture
     def reach(self) -> Iterator[Reach]:
         with opening() as open_driver:
             yield lambda port, timeout_s: open_driver(port=port, timeout_s=timeout_s)
 
 
-class TestFaultsWithTtl(FaultTests):
+class TestFaultsWithTtl(LineFaultTests):
     @pytest.fixture
     def reach(self) -> Iterator[Reach]:
         with opening(tells_ttl=True) as open_driver:

@@ -102,7 +102,8 @@ class TestMariadb(DriverTests):
 
 
 class ServerFaults(FaultTests):
-    is_slow = True
+    has_handshake = True
+    cuts = 32
 
     @pytest.fixture
     def reach(self, server):

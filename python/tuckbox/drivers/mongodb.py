@@ -79,9 +79,10 @@ class Mongodb:
 
     Args:
         where: A URL of MongoDB, ``mongodb://user:password@host:27017`` or ``mongodb+srv://...``,
-            whose query has the options of PyMongo, such as ``tls=true``. Or a client of PyMongo;
+            whose path may name the database, and whose query has the options of PyMongo, such as
+            ``tls=true``. Or a client of PyMongo;
             give it time limits yourself, and use it in a child process as PyMongo says.
-        database: The name of the database.
+        database: The name of the database, if the URL has none.
         collection: The name of the collection.
         timeout_s: How long an operation may take, with its connection.
         value_bytes_max: The longest value.
@@ -116,7 +117,6 @@ class Mongodb:
         self._pymongo, self._errors = pymongo, errors
         self._url = where if isinstance(where, str) else None
         self._client: Optional[MongoClient[Any]] = None if isinstance(where, str) else where
-        self._names = (database, collection)
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._clock: Optional[_Clock] = None
@@ -127,14 +127,17 @@ class Mongodb:
             # One with srv:// would ask a name server.
             plain = where.replace("mongodb+srv://", "mongodb://", 1)
             try:
-                nodes = uri_parser.parse_uri(plain, validate=True, warn=False)["nodelist"]
+                parsed = uri_parser.parse_uri(plain, validate=True, warn=False)
             except (errors.PyMongoError, ValueError, TypeError) as error:
                 said = f": {error}" if isinstance(error, errors.ConfigurationError) else ""
                 raise InvalidArgument(
                     f"the URL of MongoDB is wrong{said}; write mongodb://host:27017, "
                     f"and {_NEEDS_OPTIONS}"
                 ) from None
+            nodes = parsed["nodelist"]
             at = ", ".join(f"{host}:{port}" if port else host for host, port in nodes)
+            database = parsed["database"] or database
+        self._names = (database, collection)
         self.title = f"mongodb at {at}, {database}.{collection}"
         self.capabilities = Capabilities(
             between_processes=True,
