@@ -38,7 +38,7 @@ of Tuckbox names the tests that show it, each ◐ and ○ the reason.
 The others are DiskCache 5.6.3, Cache::FastMmap 1.63, CHI 0.61, APCu 5.1.28, Django 5.2 with its own
 backends, dogpile.cache 1.5, cashews 7.5, memcached 1.6.45, Redis and Valkey 8, and CacheLib with
 foyer. Their columns come from their sources and documents. The missing numbers are features of
-tiers, frameworks, observability and tools.
+frameworks, observability and tools.
 
 """
 
