@@ -12,7 +12,7 @@ from tuckbox import Cache, _engine, places, registry
 from tuckbox import memory as memory_store
 from tuckbox.drivers.memory import Memory
 from tuckbox.remote import cache as remote
-from tuckbox.tiers.cache import SharedFirst
+from tuckbox.tiers.shared_first import SharedFirst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

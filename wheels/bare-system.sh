@@ -103,9 +103,19 @@ trial() {
     [ "$tests" = tests ] || return 0
     # The tests' own packages are downloaded here: the system has no certificates.
     version=$(chroot "$root" python3 -c 'import sys; print("%s.%s" % sys.version_info[:2])')
+    # Pip asks the markers of the Python that runs it.
+    python3 -c '
+import sys
+from pip._vendor.packaging.requirements import Requirement
+for line in map(str.strip, sys.stdin):
+    if line and line[0] != "#":
+        one = Requirement(line)
+        if one.marker is None or one.marker.evaluate({"python_version": sys.argv[1]}):
+            print(f"{one.name}{one.specifier}")
+' "$version" < wheels/requirements-trial.txt > "$root/mnt/requirements.txt"
     python3 -m pip download --quiet --dest "$root/mnt/packages" --only-binary :all: --python-version "$version" \
         --platform "manylinux_2_28_$triple" --platform "manylinux_2_17_$triple" --platform "manylinux2014_$triple" \
-        --requirement wheels/requirements-trial.txt
+        --requirement "$root/mnt/requirements.txt"
     mkdir -p "$root/mnt/repository/target"
     cp -r wheels tests pyproject.toml "$root/mnt/repository"
     mv "$root/mnt/packages" "$root/mnt/repository/target"

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import tuckbox
-from tuckbox.tiers.cache import SharedFirst
+from tuckbox.tiers.shared_first import SharedFirst
 
 from lab.runner.servers import LOOPBACK
 

@@ -40,6 +40,8 @@ _DRIVERS = {
 }
 """Of each scheme, the module and the class of its driver."""
 _LOCAL = ("shared", "memory")
+_NEAR = {"memory": ("memory_first", "MemoryFirst"), "shared": ("shared_first", "SharedFirst")}
+"""Of each scheme of a near tier, the module and the class."""
 _EXAMPLES = (
     "shared:pages, shared:///var/cache/app.tuck?size=1GB, memory:pages, redis://10.0.0.1, "
     "memcached://10.0.0.1, file:///var/cache/app, sqlite:////var/cache/app.db"
@@ -138,9 +140,6 @@ def connect(
     cache = _last(last, prefix, lease_s, how)
     if not nearer:
         return cache
-    from tuckbox.tiers import cache as tiers  # noqa: PLC0415 - Only if it is asked for.
-
-    kinds = {"memory": tiers.MemoryFirst, "shared": tiers.SharedFirst}
     # A copy is stored whoever may write: writes go to the last tier, which refuses them.
     how |= {
         "read_only": False,
@@ -150,7 +149,8 @@ def connect(
     }
     try:
         for url in reversed(nearer):
-            kind = kinds[url.partition(":")[0]]
+            module, name = _NEAR[url.partition(":")[0]]
+            kind = getattr(importlib.import_module(f"tuckbox.tiers.{module}"), name)
             cache = _local(url, {**how, "far": cache}, kind)
     except BaseException:
         cache.close()

@@ -42,7 +42,6 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.objects",
         "tuckbox.remote.cache",
         "tuckbox.signing",
-        "tuckbox.tiers",
     },
     "tuckbox.remote": set(),
     "tuckbox.remote.cache": {
@@ -76,11 +75,15 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.remote.envelope",
     },
     "tuckbox.tiers": set(),
-    "tuckbox.tiers.cache": {
+    "tuckbox.tiers.shared_first": {
         "tuckbox._engine",
         "tuckbox.cache",
         "tuckbox.choices",
-        "tuckbox.errors",
+        "tuckbox.namespaces",
+        "tuckbox.tiers.tiering",
+    },
+    "tuckbox.tiers.memory_first": {
+        "tuckbox.choices",
         "tuckbox.loads",
         "tuckbox.memory",
         "tuckbox.namespaces",

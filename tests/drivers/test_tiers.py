@@ -19,7 +19,8 @@ from tuckbox import connect
 from tuckbox.drivers.memory import Memory
 from tuckbox.errors import CacheReadOnly, DriverError, InvalidArgument, Unreachable
 from tuckbox.remote.cache import Cache as Remote
-from tuckbox.tiers.cache import MemoryFirst, SharedFirst
+from tuckbox.tiers.memory_first import MemoryFirst
+from tuckbox.tiers.shared_first import SharedFirst
 from tuckbox.tiers.tiering import Tiering
 
 if TYPE_CHECKING:

@@ -57,6 +57,18 @@ def test_a_cache_works_and_warns_once() -> None:
     assert "<Cache 'pages' in this process> is in this process alone" in done.stdout
 
 
+def test_memory_can_be_in_front_of_another_place(tmp_path: Path) -> None:
+    done = run(f"""
+        import tuckbox
+        cache = tuckbox.connect("memory:pages", "file://{tmp_path}/entries")
+        cache.set("user:42", "Ada", ttl=60)
+        assert [cache.get("user:42"), cache.get("user:42")] == ["Ada", "Ada"]
+        assert cache.health().far_hits == 1
+        assert "tuckbox._engine" not in sys.modules
+    """)
+    assert not done.stderr
+
+
 def test_as_an_error_the_warning_names_the_line() -> None:
     done = run("import tuckbox\ntuckbox.Cache('pages')", "-W", "error")
     assert "OneProcessWarning" in done.stderr
@@ -91,7 +103,9 @@ def test_every_module_but_those_of_the_file_can_be_imported() -> None:
                 failed.add(module.name)
         print(sorted(failed))
     """)
-    assert done.stdout == "['tuckbox.cache', 'tuckbox.volumes']\n", done.stderr
+    assert done.stdout == (
+        "['tuckbox.cache', 'tuckbox.tiers.shared_first', 'tuckbox.volumes']\n"
+    ), done.stderr
 
 
 def test_what_only_other_systems_lack_is_not_needed() -> None:

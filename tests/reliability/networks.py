@@ -27,8 +27,8 @@ from tuckbox.drivers.breaker import Breaker
 from tuckbox.drivers.redis import Redis
 from tuckbox.errors import DriverError
 from tuckbox.remote import cache as remote
-from tuckbox.tiers.cache import SharedFirst
 from tuckbox.tiers.coverage import Coverage
+from tuckbox.tiers.shared_first import SharedFirst
 from tuckbox.tiers.tiering import Tiering
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from tuckbox.drivers.memcached import Memcached
 from tuckbox.drivers.redis import Redis
 from tuckbox.errors import DriverError, Unreachable, Unsupported
 from tuckbox.remote import cache as remote
-from tuckbox.tiers.cache import SharedFirst
+from tuckbox.tiers.shared_first import SharedFirst
 from tuckbox.tiers.tiering import Tiering
 
 if TYPE_CHECKING:

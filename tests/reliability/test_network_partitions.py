@@ -39,7 +39,7 @@ from reliability.networks import (
 from tuckbox.drivers.memcached import Memcached
 from tuckbox.drivers.redis import Redis
 from tuckbox.remote import cache as remote
-from tuckbox.tiers.cache import SharedFirst
+from tuckbox.tiers.shared_first import SharedFirst
 
 if TYPE_CHECKING:
     from collections.abc import Callable

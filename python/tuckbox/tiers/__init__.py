@@ -1,4 +1,5 @@
 """Tiers: a cache near the program in front of another one, such as a shared file before Redis.
 
-`cache` has the classes, `tiering` their operations, `coverage` what the near one may serve.
+`shared_first` and `memory_first` have the classes, `tiering` their operations, and `coverage` what
+the near tier may serve.
 """

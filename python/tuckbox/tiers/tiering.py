@@ -24,6 +24,7 @@ from tuckbox.errors import (
     CacheReadOnly,
     DriverError,
     EntryCorrupt,
+    InvalidArgument,
     KeyTypeError,
     LockTimeout,
     ValueTooLarge,
@@ -50,6 +51,8 @@ _OUTAGE = "tuckbox outage"
 """The near tier's namespace for what is made while the far tier does not answer."""
 _CONFIRMATIONS = 5
 """How many confirmations there are in ``max_stale``."""
+
+_CHOICES = ("miss", "serve", "raise")
 
 _NOT_KEPT = (CacheFull, LockTimeout, ValueTooLarge)
 """Why a near tier may be unable to keep a copy."""
@@ -94,6 +97,20 @@ class Tiers:
         self.counts = dict.fromkeys(("far_hits", "far_misses", "far_errors"), 0)
         self.error: Optional[str] = None
         self._counting = threading.Lock()
+
+    @classmethod
+    def checked(cls, max_stale: Any, on_outage: OnOutage, tracking: object) -> Tiers:
+        """Return these for the arguments of `tuckbox.connect`. Raises InvalidArgument."""
+        is_number = isinstance(max_stale, (int, float)) and not isinstance(max_stale, bool)
+        if not is_number or not 0 < max_stale < math.inf:
+            raise InvalidArgument(
+                f"max_stale must be a positive number of seconds, not {max_stale!r}"
+            )
+        if on_outage not in _CHOICES:
+            raise InvalidArgument(f"on_outage must be one of {_CHOICES}, not {on_outage!r}")
+        if not isinstance(tracking, bool):
+            raise InvalidArgument(f"tracking must be True or False, not {tracking!r}")
+        return cls(float(max_stale), on_outage, is_tracked=tracking)
 
     def count(self, name: str, more: int = 1) -> None:
         """Count reads or errors."""

@@ -1,83 +1,21 @@
-"""`SharedFirst` and `MemoryFirst`: caches whose near tier is a shared file, or this process.
+"""`MemoryFirst`: a cache whose near tier is the memory of this process.
 
-Own how each near tier is opened, and how it asks for what it does not have.
+Owns how the near tier is opened, its namespaces, and how it asks for what it does not have. Needs
+no extension, so it works where no file can be shared.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from typing import Any
 
-from tuckbox import _engine
-from tuckbox import cache as shared
 from tuckbox.choices import OnOutage
-from tuckbox.errors import InvalidArgument
 from tuckbox.loads import MISSING
 from tuckbox.memory import cache as memory
 from tuckbox.namespaces import Namespace
 from tuckbox.tiers.tiering import Tiering, Tiers
 
-__all__ = ["MemoryFirst", "SharedFirst"]
-
-_CHOICES = ("miss", "serve", "raise")
-
-
-def _checked(max_stale: float, on_outage: OnOutage, *, tracking: bool) -> Tiers:
-    given: object = max_stale
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < math.inf:
-        raise InvalidArgument(f"max_stale must be a positive number of seconds, not {given!r}")
-    if on_outage not in _CHOICES:
-        raise InvalidArgument(f"on_outage must be one of {_CHOICES}, not {on_outage!r}")
-    if not isinstance(tracking, bool):
-        raise InvalidArgument(f"tracking must be True or False, not {tracking!r}")
-    return Tiers(float(max_stale), on_outage, is_tracked=tracking)
-
-
-class SharedFirst(Tiering, shared.Cache, _engine.Near):
-    """A cache with a shared file in front of another cache. Use `tuckbox.connect`.
-
-    Args:
-        far: The cache behind: one that `tuckbox.connect` returns. Closed with this.
-        path: As for `tuckbox.Cache`.
-        max_stale: How old a copy may be, in seconds, unless the far tier tells what changes.
-        on_outage: What reads do that need a far tier which does not answer.
-        tracking: Whether the far tier is to tell what changes, if it can. If not, every copy ends
-            after ``max_stale``.
-        **options: As for `tuckbox.Cache`.
-
-    Example:
-        >>> cache = SharedFirst(connect("redis://10.0.0.1"), "pages", size="1 GB")
-        >>> cache.set("user:42", "Ada")
-        >>> cache.get("user:42")
-        'Ada'
-    """
-
-    _near_get = _engine.Core.get
-
-    def __init__(
-        self,
-        far: Any,
-        path: Any = None,
-        *,
-        max_stale: float = 5.0,
-        on_outage: OnOutage = "miss",
-        tracking: bool = True,
-        **options: Any,
-    ) -> None:
-        tiers = _checked(max_stale, on_outage, tracking=tracking)
-        super().__init__(path, **options)
-        self._place_before(far, tiers)
-
-    def _near_within(self, name: str) -> Any:
-        return shared._Namespace(self, name)  # A namespace without tiers.
-
-    def _within(self, name: str) -> Namespace:
-        return _SharedNamespace(self, name)
-
-
-class _SharedNamespace(Namespace, SharedFirst):  # type: ignore[misc] # Either `__reduce__` raises.
-    """A namespace of such a cache."""
+__all__ = ["MemoryFirst"]
 
 
 class MemoryFirst(Tiering, memory.Cache):  # type: ignore[misc] # For types, one of `tuckbox.Cache`.
@@ -110,7 +48,7 @@ class MemoryFirst(Tiering, memory.Cache):  # type: ignore[misc] # For types, one
         tracking: bool = True,
         **options: Any,
     ) -> None:
-        tiers = _checked(max_stale, on_outage, tracking=tracking)
+        tiers = Tiers.checked(max_stale, on_outage, tracking)
         super().__init__(path, **options)
         self._until_us = _Moment()
         self._place_before(far, tiers)

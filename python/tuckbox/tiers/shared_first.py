@@ -1,0 +1,62 @@
+"""`SharedFirst`: a cache whose near tier is a shared file.
+
+Owns how the near tier is opened, and its namespaces.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tuckbox import _engine
+from tuckbox import cache as shared
+from tuckbox.choices import OnOutage
+from tuckbox.namespaces import Namespace
+from tuckbox.tiers.tiering import Tiering, Tiers
+
+__all__ = ["SharedFirst"]
+
+
+class SharedFirst(Tiering, shared.Cache, _engine.Near):
+    """A cache with a shared file in front of another cache. Use `tuckbox.connect`.
+
+    Args:
+        far: The cache behind: one that `tuckbox.connect` returns. Closed with this.
+        path: As for `tuckbox.Cache`.
+        max_stale: How old a copy may be, in seconds, unless the far tier tells what changes.
+        on_outage: What reads do that need a far tier which does not answer.
+        tracking: Whether the far tier is to tell what changes, if it can. If not, every copy ends
+            after ``max_stale``.
+        **options: As for `tuckbox.Cache`.
+
+    Example:
+        >>> cache = SharedFirst(connect("redis://10.0.0.1"), "pages", size="1 GB")
+        >>> cache.set("user:42", "Ada")
+        >>> cache.get("user:42")
+        'Ada'
+    """
+
+    _near_get = _engine.Core.get
+
+    def __init__(
+        self,
+        far: Any,
+        path: Any = None,
+        *,
+        max_stale: float = 5.0,
+        on_outage: OnOutage = "miss",
+        tracking: bool = True,
+        **options: Any,
+    ) -> None:
+        tiers = Tiers.checked(max_stale, on_outage, tracking)
+        super().__init__(path, **options)
+        self._place_before(far, tiers)
+
+    def _near_within(self, name: str) -> Any:
+        return shared._Namespace(self, name)  # A namespace without tiers.
+
+    def _within(self, name: str) -> Namespace:
+        return _SharedNamespace(self, name)
+
+
+class _SharedNamespace(Namespace, SharedFirst):  # type: ignore[misc] # Either `__reduce__` raises.
+    """A namespace of such a cache."""
