@@ -12,8 +12,9 @@ bench_peers := diskcache lmdb pylibmc redis tokyocabinet php_apcu perl_fastmmap 
 lab_installs = $(wildcard lab/*/*/contestant.toml lab/*/*/server.toml lab/*/*/source.toml lab/*/*/host.toml) \
 	$(shell find lab/contestants lab/hosts/native -name '*.rs' -o -name Cargo.toml) \
 	lab/requirements-contestants.lock lab/Cargo.lock
-lanes := check test-rust test-musl test-python test-django test-wheels test-rig test-lab lab-smoke test-drivers \
-	test-bench test-torture test-reliability test-fuzz
+# Lanes joined by + run at the same time: one of them mostly waits.
+lanes := check test-rust test-musl test-python test-django+test-wheels test-rig test-lab lab-smoke test-bench \
+	test-torture+test-drivers test-reliability test-fuzz
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: FORCE help setup build demo lab lab-docs docs docs-links test check prose test-rust test-musl test-torture test-fuzz hit-ratio scale \
@@ -89,7 +90,8 @@ licences: ## Write THIRD-PARTY-LICENSES.txt.
 		--manifest-path crates/python/Cargo.toml --output-file THIRD-PARTY-LICENSES.txt wheels/licences/about.hbs
 
 test: ## Everything, lane by lane, with the time that each takes.
-	@for lane in $(lanes); do SECONDS=0; $(MAKE) --no-print-directory $$lane; echo "make $$lane: $$SECONDS s"; done
+	@for lane in $(lanes); do SECONDS=0; together=$$([[ $$lane != *+* ]] || echo --jobs 2 --output-sync=target); \
+		$(MAKE) --no-print-directory $$together $${lane//+/ }; echo "make $$lane: $$SECONDS s"; done
 	@echo "make test: all lanes passed"
 
 check: $(venv)/built $(venv)/drawing $(venv)/auditing prose docs ## Formats, lints, types, prose, the site.
@@ -146,7 +148,7 @@ test-fuzz: ## Each fuzz target on a fixed set of inputs; `make torture` searches
 
 # The families of tests/reliability run in test-reliability, with their figures.
 test-python: $(venv)/built $(venv)/deploying systemd-analyze ## The package: its API, semantics, types and processes.
-	$(venv)/bin/pytest --numprocesses 2 --dist loadfile --ignore=tests/reliability --ignore=tests/drivers
+	$(venv)/bin/pytest --numprocesses 3 --dist loadfile --ignore=tests/reliability --ignore=tests/drivers
 
 test-django: $(venv)/built ## The backend with Django 4.2; ARGS=6.0 for that version, which needs Python 3.12.
 	tests/integrations/django/versions.sh $(if $(ARGS),$(ARGS),4.2 -k "suite and not wrong or on_error or commands or test_processes")
@@ -171,7 +173,7 @@ $(venv)/contestants: $(venv)/built $(venv)/lab-sources $(lab_installs)
 	@touch $@
 
 test-lab: $(venv)/contestants ## The lab, with contestants and servers that must be caught.
-	$(venv)/bin/pytest -c lab/pyproject.toml --numprocesses 2 --dist loadfile lab/tests
+	$(venv)/bin/pytest -c lab/pyproject.toml --numprocesses 3 --dist loadfile lab/tests
 
 test-drivers: $(venv)/contestants ## The drivers, on real servers that the tests start and stop; ARGS=--nightly cuts replies at every byte.
 	$(venv)/bin/pytest --numprocesses 3 --dist loadfile tests/drivers $(ARGS)
