@@ -95,6 +95,8 @@ def test_shared_memory_is_counted_and_removed_with_its_folder(tmp_path: Path) ->
 
 def test_a_guard_that_was_killed_is_noticed(tmp_path: Path, processes_in: Left) -> None:
     with Guard() as guard, workspace(guard, tmp_path):
+        # Not before it runs its own program.
+        until(lambda: len(processes_in()) == 1)
         (process,) = processes_in()
         process.kill()
         process.wait(WATCHDOG_SECONDS)
