@@ -122,13 +122,17 @@ def connect(
     for given in urls:
         checked: object = given
         if not isinstance(checked, str):
-            raise InvalidArgument(f"a URL must be a str such as 'redis://10.0.0.1', not {given!r}")
+            kind = type(given).__name__  # The URL may have a password.
+            raise InvalidArgument(f"a URL must be a str such as 'redis://10.0.0.1', not {kind}")
     if not urls:
         raise InvalidArgument("connect needs at least one URL, such as 'redis://10.0.0.1'")
     *nearer, last = urls
     for url in nearer:
         if url.partition(":")[0] not in _LOCAL:
-            raise InvalidArgument(f"only the last URL may be {url!r}; others are {_LOCAL}")
+            scheme = url.partition(":")[0]
+            raise InvalidArgument(
+                f"only the last URL may be one of {scheme}: before it, give shared: or memory:"
+            )
     how: dict[str, Any] = {
         "read_only": read_only,
         "pickle": pickle,

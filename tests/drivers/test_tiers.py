@@ -51,7 +51,7 @@ def proxy(redis: Server) -> Iterator[Proxy]:
 
 @pytest.fixture
 def machine(tmp_path: Path, redis: Server) -> Iterator[Callable[..., Any]]:
-    """Opens tiers as on machines of their own."""
+    """Opens tiers, each as if on its own machine."""
     opened: list[Any] = []
     numbers = itertools.count()
 
@@ -119,8 +119,8 @@ class TestCopies:
             reader = listening(machine(proxy.port))
             before = commands(redis)
             assert reader.get_many(keys) == {key: key for key in keys}
-            # With one PING per second of each that listens.
-            assert commands(redis) - before < 10
+            # One, and the PINGs of those that listen.
+            assert commands(redis) - before < len(keys) / 2
         assert cache.get_many(keys) == {key: key for key in keys}
         until(lambda: is_near(cache, keys[7]))
 
@@ -218,7 +218,7 @@ class TestCoherence:
         self, machine: Callable[..., Any], memcached: Server
     ) -> None:
         far = f"memcached://{LOOPBACK}:{memcached.port}"
-        writer, reader = machine(far=far), machine(far=far, max_stale=0.5)
+        writer, reader = machine(far=far), machine(far=far, max_stale=2.0)
         writer.set("k", 1)
         assert reader.get("k") == 1
         assert is_near(reader, "k")
@@ -227,7 +227,7 @@ class TestCoherence:
         assert reader.health().is_listening is None
 
     def test_nor_where_nobody_wants_to_be_told(self, machine: Callable[..., Any]) -> None:
-        writer, reader = machine(), machine(max_stale=0.5, tracking=False)
+        writer, reader = machine(), machine(max_stale=2.0, tracking=False)
         writer.set("k", 1)
         assert reader.get("k") == 1
         assert is_near(reader, "k")
@@ -242,12 +242,11 @@ class TestCoherence:
             middle = chain._far
             chain.set("k", 1, ttl=3600)
             assert middle.get("k") == 1
-            time.sleep(0.1)
+            time.sleep(2.0)
             assert chain.get("k") == 1
-            # The copy of a copy has what is left of it.
+            # A copy of a copy ends with it, and not two seconds later.
             ends_s = [super(Tiering, one).get_entry("k").expiry for one in (chain, middle)]
-            assert ends_s[0] < ends_s[1] + 0.05
-            assert ends_s[0] < time.time() + 599.95
+            assert ends_s[0] < ends_s[1] + 1.5
 
 
 class TestStart:
@@ -279,11 +278,13 @@ class TestStart:
         cache = listening(machine(max_stale=0.5))
         cache.set("k", 1)
         until(lambda: cache.get("k") == 1)
+        told, tell = os.pipe()
         child = os.fork()
         if child == 0:
             status = 1
             try:
                 assert cache.get("k") == 1
+                os.write(tell, b"1")
                 time.sleep(0.6)
                 cache.get("k")
                 until(lambda: cache.health().is_listening)
@@ -291,7 +292,9 @@ class TestStart:
                 status = 0
             finally:
                 os._exit(status)
-        time.sleep(0.3)
+        os.close(tell)
+        assert os.read(told, 1) == b"1"
+        os.close(told)
         cache.set("k", 2)
         _, status = os.waitpid(child, 0)
         assert status == 0
@@ -303,7 +306,7 @@ class TestOutages:
     @pytest.fixture
     def cache(self, machine: Callable[..., Any], proxy: Proxy) -> Any:
         """With a copy of `k`, and not of `other`."""
-        cache = listening(machine(proxy.port, max_stale=1.0))
+        cache = listening(machine(proxy.port, max_stale=3.0))
         cache.set("other", 2)
         until(lambda: cache.health().changes == 1)
         keep(cache, {"k": 1})
@@ -424,7 +427,7 @@ class TestOutages:
         proxy.heal()
         until(lambda: cache.get("k") == 1)
         listening(cache)
-        assert cache.health().gaps == 2
+        assert cache.health().gaps >= 2
         assert cache.health().error is None
         until(lambda: cache.get("k") == 1 and is_near(cache, "k"))
 
@@ -479,8 +482,9 @@ class TestArguments:
             connect("shared:", "redis://", tracking="yes")  # type: ignore[arg-type]
 
     def test_only_the_last_may_be_a_server(self) -> None:
-        with pytest.raises(InvalidArgument, match="only the last"):
-            connect("redis://", "shared:")
+        with pytest.raises(InvalidArgument, match="only the last") as raised:
+            connect("redis://:secret@host", "shared:")
+        assert "secret" not in str(raised.value)
         with pytest.raises(InvalidArgument, match="at least one"):
             connect()
 

@@ -5,8 +5,8 @@ namespaces, leases, stale entries and tiers live in the bytes that it stores, an
 that it must do atomically, `add` and `swap`.
 
 **Keys** are 1 to 65,551 bytes, any bytes. A driver whose place takes fewer maps longer keys, or
-other characters, to a digest: the bytes that it stores contain the key, and who reads them compares
-it. So two keys may share a place, but rarely.
+other characters, to a digest: the bytes that it stores contain the key, and the reader compares it.
+So two keys may share a place, but rarely.
 
 **Values** are bytes, from none to ``capabilities.value_bytes_max``.
 
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 KEY_BYTES_MAX = 65_551
-"""A key of `tuckbox.Cache` has at most 64 KiB; 15 bytes are for who stores it."""
+"""A key of `tuckbox.Cache` has at most 64 KiB, and a prefix of 15 bytes may come before it."""
 
 Version = object
 """What tells one stored value of a key from the next."""
@@ -184,7 +184,7 @@ class Watch(Protocol):
         """Return when every change is told that the place made before this call."""
 
     def close(self) -> None:
-        """End the watch, from any thread; who waits gets `Unreachable`."""
+        """End the watch, from any thread; a `wait` in another thread raises `Unreachable`."""
 
     def __enter__(self: _Watch) -> _Watch:  # noqa: PYI019 - Self is not in Python 3.9.
         """Return the watch."""

@@ -166,7 +166,7 @@ def _item(kept: Kept) -> tuple[int, bytes]:
 
 
 def to_bytes(kept: Kept) -> bytes:
-    """Return what is kept of a value as the bytes that stand for it elsewhere: code and content."""
+    """Return the bytes that stand for a kept value elsewhere: its code and its content."""
     code, content = _item(kept)
     return bytes((code,)) + content
 

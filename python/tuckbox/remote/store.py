@@ -19,8 +19,8 @@ if a row of its tags has a later value. A place may lose any of these:
 - The clock: the next one begins with the time, and at least at the rows that are met. An entry
   whose stamp is later than the clock is invalid.
 
-**Time.** The place counts a ttl by its own clock. Where a driver tells what is left, a reader uses
-that. Elsewhere it uses the moment in the envelope, by the clock of the machine that stored it.
+**Time.** The place counts a ttl by its own clock. Where a driver tells the remaining ttl, a reader
+uses that. Elsewhere it uses the moment in the envelope, by the clock of the machine that stored it.
 """
 
 from __future__ import annotations

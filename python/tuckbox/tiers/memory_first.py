@@ -9,11 +9,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tuckbox.choices import OnOutage
 from tuckbox.loads import MISSING
 from tuckbox.memory import cache as memory
 from tuckbox.namespaces import Namespace
-from tuckbox.tiers.tiering import Tiering, Tiers
+from tuckbox.tiers.tiering import Tiering
 
 __all__ = ["MemoryFirst"]
 
@@ -38,20 +37,10 @@ class MemoryFirst(Tiering, memory.Cache):  # type: ignore[misc] # For types, one
 
     _near_get = memory.Cache.get
 
-    def __init__(
-        self,
-        far: Any,
-        path: Any = None,
-        *,
-        max_stale: float = 5.0,
-        on_outage: OnOutage = "miss",
-        tracking: bool = True,
-        **options: Any,
-    ) -> None:
-        tiers = Tiers.checked(max_stale, on_outage, tracking)
-        super().__init__(path, **options)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Open the memory. See the class."""
         self._until_us = _Moment()
-        self._place_before(far, tiers)
+        super().__init__(*arguments, **options)
 
     def get(self, key: Any, default: Any = None, **others: Any) -> Any:
         """Return the value of ``key``, or ``default``. See `tuckbox.Cache.get`."""

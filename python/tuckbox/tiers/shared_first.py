@@ -9,9 +9,8 @@ from typing import Any
 
 from tuckbox import _engine
 from tuckbox import cache as shared
-from tuckbox.choices import OnOutage
 from tuckbox.namespaces import Namespace
-from tuckbox.tiers.tiering import Tiering, Tiers
+from tuckbox.tiers.tiering import Tiering
 
 __all__ = ["SharedFirst"]
 
@@ -36,20 +35,6 @@ class SharedFirst(Tiering, shared.Cache, _engine.Near):
     """
 
     _near_get = _engine.Core.get
-
-    def __init__(
-        self,
-        far: Any,
-        path: Any = None,
-        *,
-        max_stale: float = 5.0,
-        on_outage: OnOutage = "miss",
-        tracking: bool = True,
-        **options: Any,
-    ) -> None:
-        tiers = Tiers.checked(max_stale, on_outage, tracking)
-        super().__init__(path, **options)
-        self._place_before(far, tiers)
 
     def _near_within(self, name: str) -> Any:
         return shared._Namespace(self, name)  # A namespace without tiers.

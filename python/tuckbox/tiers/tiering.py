@@ -62,7 +62,7 @@ class Health(NamedTuple):
     """How a cache with tiers is doing. Counts are those of this handle."""
 
     is_listening: Optional[bool]
-    """Whether the far tier tells this process its changes; None if it cannot."""
+    """Whether the far tier tells this process its changes; None without tracking."""
     serves_near: bool
     """Whether the near tier serves its entries now."""
     far_hits: int
@@ -151,8 +151,19 @@ class Tiering(Cache):
         def _is_ahead(self, moment: Any) -> bool: ...
         def _serve_with(self, other: Any) -> None: ...
 
-    def _place_before(self, far: Any, tiers: Tiers) -> None:
-        """Stand in front of a cache. Called once, by the classes."""
+    def __init__(
+        self,
+        far: Any,
+        path: Any = None,
+        *,
+        max_stale: float = 5.0,
+        on_outage: OnOutage = "miss",
+        tracking: bool = True,
+        **options: Any,
+    ) -> None:
+        """Open the near tier, in front of a cache. See the classes."""
+        tiers = Tiers.checked(max_stale, on_outage, tracking)
+        super().__init__(path, **options)
         self._far = far
         self._tiers = tiers
         self._outage_space: Any = None
