@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "explanation" / "performance.md"
 TABLE = "performance.csv"
 
 #: The generated parts, in the order of the page.
-PARTS = ("overview", "growth", "charts", "appendix")
+PARTS = ("overview", "growth", "sets", "charts", "appendix")
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ def make(page: str, record: Record, counts: Counts | None = None) -> Document:
     texts = {
         "overview": summary.overview_table(record),
         "growth": summary.growth_table(record),
+        "sets": summary.sets_table(record),
         "charts": summary.charts([(row_id, name) for row_id, (name, _) in drawn.items()]),
         "appendix": appendix(record, counts),
     }

@@ -28,6 +28,8 @@ _BATCH = 100
 _VALUE = bytes(range(160))
 _MULTIPLIER = 0x9E3779B97F4A7C15F39CC0605CEDC835
 
+_DICT = {"name": "Ada", "age": 36, "score": 99.5, "admin": True, "email": "ada@example.com"}
+
 _Pass = Callable[[], object]
 
 
@@ -54,6 +56,18 @@ def _get_fresh(cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
     # All keys are made before the first pass.
     fresh = iter([[key.encode().decode() for key in keys] for _ in range(1 + PASSES)])
     return lambda: _each(cache.get, next(fresh)), _VALUE
+
+
+def _get_kept(cache: Cache, keys: list[str], value: object = _VALUE) -> tuple[_Pass, object]:
+    """Look up in a handle that keeps the objects it has returned."""
+    kept = Cache(cache.path, local="32 MB")
+    for key in keys:
+        kept.set(key, value)
+    return partial(_each, kept.get, keys), value
+
+
+def _get_kept_dict(cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
+    return _get_kept(cache, keys, _DICT)
 
 
 def _get_absent(cache: Cache, keys: list[str]) -> tuple[_Pass, object]:
@@ -113,6 +127,8 @@ OPERATIONS: dict[str, Callable[[Cache, list[str]], tuple[_Pass, object]]] = {
     "get": _get,
     "get, fresh keys": _get_fresh,
     "get, with ttl": _get_with_ttl,
+    "get, kept object": _get_kept,
+    "get, copy of a kept dict": _get_kept_dict,
     "get, absent": _get_absent,
     "set": _set,
     "incr": _incr,

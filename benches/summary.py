@@ -11,7 +11,7 @@ from benches import words
 from benches.record import Record, Run
 from benches.results import Result, results_of
 from benches.row import Figure
-from benches.rows import ROWS, overview, s08_growth
+from benches.rows import ROWS, overview, s08_growth, s15_full
 
 
 def overview_table(record: Record) -> str:
@@ -59,6 +59,31 @@ def _counted(runs: Sequence[Run]) -> str:
 def _versions(runs: Sequence[Run]) -> str:
     peers = (figure.peer for run in runs for figure in run.figures)
     return ", ".join(peer for peer in dict.fromkeys(peers) if peer != "dict")
+
+
+def sets_table(record: Record) -> str:
+    """Return a table of overwriting, filling, and storing into a full cache, by the file's size."""
+    results = results_of(run.figures for run in record.rows.get(s15_full.ROW.id, []))
+    kinds = (s15_full.AGAIN, s15_full.EMPTY, s15_full.NEW)
+    found: dict[int, dict[str, list[Result]]] = {}
+    for result in results:
+        if result.latest.what in kinds and result.latest.at is not None:
+            of_size = found.setdefault(result.latest.at, {})
+            of_size.setdefault(result.latest.what, []).append(result)
+    complete = [size for size in sorted(found) if len(found[size]) == len(kinds)]
+    if not complete:
+        return f"Not measured yet: `python -m benches run --only {s15_full.ROW.id}`."
+    peers = [result.latest.peer for result in found[complete[0]][s15_full.NEW]]
+    heads = ["file", "overwrite", "empty cache", "full cache"]
+    heads += [f"full cache, {peer}" for peer in [*peers, "stripped program"]]
+    lines = [words.cells(heads), "|--:" * len(heads) + "|"]
+    for size in complete:
+        first = [found[size][kind][0].pooled for kind in kinds]
+        full = [result.pooled for result in found[size][s15_full.NEW]]
+        times = [figure.ours for figure in first] + [figure.theirs for figure in full]
+        times.append(full[0].limit)
+        lines.append(words.cells([f"{size >> 20} MiB", *map(words.duration, times)]))
+    return "\n".join(lines)
 
 
 def growth_table(record: Record) -> str:

@@ -22,7 +22,7 @@ build=${CARGO_TARGET_DIR:-../target}/fuzz
 host=$(rustc -vV | sed -n 's/^host: //p')
 
 # Inputs that the fixed lane runs: about 15 seconds for each target.
-declare -A runs=([ops]=30000 [open_damaged]=8000)
+declare -A runs=([ops]=30000 [open_damaged]=5000)
 
 RUSTFLAGS="-C passes=sancov-module
     -C llvm-args=-sanitizer-coverage-level=4

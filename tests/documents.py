@@ -74,6 +74,8 @@ def awaited(source: str, name: str, names: dict[str, object]) -> str:
     if not re.search(r"\bawait ", source):
         return source
     (step,) = ast.parse(source).body
+    if isinstance(step, ast.AsyncFunctionDef):
+        return source
     value = ast.unparse(step.value)
     exec(f"async def {name}():\n    return ({value})", names)
     targets = [ast.unparse(target) for target in getattr(step, "targets", [])]

@@ -48,6 +48,13 @@ class Writer(Protocol):
         """Return a copy of the value."""
 
 
+class Holder(Protocol):
+    """A stripped get of a kept object: it loads a word of the key's slot, and one of its record."""
+
+    def get(self, key: str, default: object = None) -> bytes | None:
+        """Return the object of a key, which must be the same object."""
+
+
 class Keeper(Protocol):
     """A stripped set of many keys: it also compares keys, and writes records with checksums."""
 
@@ -67,6 +74,12 @@ def reader(entries: Mapping[str, bytes]) -> Reader:
 def writer(entries: Mapping[str, bytes]) -> Writer:
     """Return a stripped set that overwrites these entries. Raises BuildError."""
     made: Writer = _module().Writer(dict(entries))
+    return made
+
+
+def holder(entries: Mapping[str, bytes]) -> Holder:
+    """Return a stripped get of kept objects. Raises BuildError."""
+    made: Holder = _module().Holder(dict(entries))
     return made
 
 

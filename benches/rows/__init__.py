@@ -12,6 +12,7 @@ from benches.rows import (
     many_processes,
     overview,
     s01_get,
+    s01b_kept,
     s02_miss,
     s03_set,
     s04_peers,
@@ -28,11 +29,13 @@ from benches.rows import (
     s15_full,
     s16_tiers,
     s18_random,
+    s19_drop_in,
 )
 
 ROWS: tuple[Row, ...] = (
     overview.ROW,
     s01_get.ROW,
+    s01b_kept.ROW,
     s02_miss.ROW,
     s03_set.ROW,
     s04_peers.ROW,
@@ -49,6 +52,7 @@ ROWS: tuple[Row, ...] = (
     s15_full.ROW,
     s16_tiers.ROW,
     s18_random.ROW,
+    s19_drop_in.ROW,
     many_processes.ROW,
     large_values.ROW,
     cold_disk.ROW,

@@ -1,9 +1,10 @@
-"""S15: sets of new keys, into full caches and into empty ones.
+"""S15: sets of new keys, into full caches and into empty ones, compared with overwrites.
 
-Owns which sizes and peers are compared. Full caches are measured natively, in one thread. Tuckbox
-has a file of a given size; moka and quick_cache are limited to the bytes of keys and values that
-Tuckbox then holds. Empty caches are filled from Python, a new store for each pass. LMDB does not
-sync.
+Owns which caches and peers are compared. Most is measured natively, in one thread: Tuckbox has a
+file of a given size or a limit of entries; moka and quick_cache are limited to the bytes of keys
+and values, or to the entries, that Tuckbox then holds. The stripped program touches the cache
+lines that such a set must touch, and does nothing else. Empty caches are filled from Python, a new
+store for each pass. LMDB does not sync.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from tuckbox import Cache
 
@@ -22,13 +24,25 @@ from benches.turns import Turn, take_turns
 from lab.hosts.python.contract import Store
 from lab.peers import opened
 
-_SIZES = (8 << 20, 64 << 20, 256 << 20)
+_SIZES = (1 << 20, 8 << 20, 64 << 20, 256 << 20)
 SIZES_QUICK = (8 << 20,)
+_LIMITS = (1_000, 35_000, 280_000, 1_130_000)
 # The smallest size with a goal for quick_cache.
 _QUICK_CACHE_FROM = 64 << 20
+_ENTRY_BYTES_MAX = 512
+#: Values of other sizes, in a file of 64 MiB.
+_VALUE_BYTES = (16, 1_600, 16_000)
+_OTHERS_FILE = 64 << 20
 FILLED = 20_000
 PEER = "lmdb"
 _ROOM_BYTES = 64 << 20
+STRIPPED = "a ring of records, their buckets and ghosts"
+#: The curves by the size of the file.
+NEW, AGAIN, EMPTY = (
+    "set of a new key, full cache",
+    "set, overwrite, full cache",
+    "set of a new key, empty cache",
+)
 
 
 def measure(conditions: Conditions) -> list[Figure]:
@@ -39,41 +53,86 @@ def measure(conditions: Conditions) -> list[Figure]:
     for size in SIZES_QUICK if conditions.is_quick else _SIZES:
         conditions.progress(f"full caches, file of {size >> 20} MiB")
         figures += _full(conditions, size)
+    if not conditions.is_quick:
+        for most in _LIMITS:
+            conditions.progress(f"full caches, {most:,} entries")
+            figures += _limited(conditions, most)
+        conditions.progress("full caches, half of the keys known")
+        figures += _other(conditions, "half of the keys known", "--half-known")
+        for length in _VALUE_BYTES:
+            conditions.progress(f"full caches, values of {length:,} bytes")
+            figures += _other(
+                conditions, f"values of {length:,} bytes", "--value-bytes", str(length)
+            )
     conditions.progress("filling empty caches")
     return [*figures, _filling(conditions)]
 
 
-def _full(conditions: Conditions, size: int) -> list[Figure]:
-    folder = conditions.tmpfs / f"{size}"
+def _run(conditions: Conditions, *arguments: str) -> dict[str, Any]:
+    folder = conditions.tmpfs / "native"
     folder.mkdir(0o700)
-    found = native.run(
-        "full", folder, "--size-bytes", str(size), "--rounds", str(conditions.rounds)
-    )
-    shutil.rmtree(folder)
-    goals = {
+    try:
+        return native.run("full", folder, *arguments, "--rounds", str(conditions.rounds))
+    finally:
+        shutil.rmtree(folder)
+
+
+def _compared(
+    what: str,
+    samples: dict[str, list[float]],
+    goals: dict[str, Goal | None],
+    at: int | None = None,
+    along: str = "entries",
+) -> list[Figure]:
+    return [
+        Figure(
+            what,
+            "ns",
+            tuple(samples["tuckbox"]),
+            f"{name} {native.version(name)}",
+            tuple(samples[name]),
+            "ours / theirs",
+            goal,
+            at=at,
+            along=along,
+            limit=tuple(samples["stripped"]),
+            limited_by=STRIPPED,
+        )
+        for name, goal in goals.items()
+    ]
+
+
+def _full(conditions: Conditions, size: int) -> list[Figure]:
+    found = _run(conditions, "--size-bytes", str(size))
+    no_goals: dict[str, Goal | None] = {"moka": None, "quick_cache": None}
+    goals: dict[str, Goal | None] = {
         "moka": Goal("at most", 1),
         "quick_cache": Goal("at most", 2) if size >= _QUICK_CACHE_FROM else None,
     }
+    along = "bytes of the file"
     return [
-        Figure(
-            "set of a new key, full cache",
-            "ns",
-            tuple(found["samples"]["tuckbox"]),
-            f"{name} {native.version(name)}",
-            tuple(found["samples"][name]),
-            "ours / theirs",
-            goal,
-            at=size,
-            along="bytes of the file",
-        )
-        for name, goal in goals.items()
-    ] + [
+        *_compared(NEW, found["samples"], goals, size, along),
+        *_compared(AGAIN, found["again"], no_goals, size, along),
+        *_compared(EMPTY, found["empty"], no_goals, size, along),
         Figure(
             f"entries in a file of {size >> 20} MiB",
             "entries",
             (float(found["entries"]),),
-        )
+        ),
     ]
+
+
+def _limited(conditions: Conditions, most: int) -> list[Figure]:
+    size = max(most * _ENTRY_BYTES_MAX, 1 << 20)
+    found = _run(conditions, "--size-bytes", str(size), "--max-entries", str(most))
+    goals: dict[str, Goal | None] = {"moka": None, "quick_cache": None}
+    return _compared("set of a new key, limit of entries", found["samples"], goals, most)
+
+
+def _other(conditions: Conditions, what: str, *arguments: str) -> list[Figure]:
+    found = _run(conditions, "--size-bytes", str(_OTHERS_FILE), *arguments)
+    goals: dict[str, Goal | None] = {"moka": Goal("at most", 1), "quick_cache": None}
+    return _compared(f"{NEW}, 64 MiB, {what}", found["samples"], goals)
 
 
 class _Filler:
@@ -140,6 +199,9 @@ def _filling(conditions: Conditions) -> Figure:
 ROW = Row(
     id="S15",
     title="Sets of new keys",
-    text="full caches natively, all with as many entries; empty caches from Python",
+    text=(
+        "natively, all caches with as many entries; the stripped program touches the cache lines "
+        "of such a set; empty caches also from Python"
+    ),
     measure=measure,
 )

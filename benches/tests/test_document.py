@@ -100,7 +100,7 @@ def test_every_run_is_shown_and_all_of_them_give_the_verdict() -> None:
 def test_rows_without_a_record_say_so() -> None:
     page = page_of(record_of(run(figure())))
     assert page.count("| not measured |\n") == len(ROWS) - 1
-    assert "| met | S1 (Get, hit) |\n| not measured | overview (Ten operations); S2 " in page
+    assert "| met | S1 (Get, hit) |\n| not measured | overview (Ten operations); S1b " in page
     assert "`python -m benches run --only overview`" in page
     assert "`python -m benches run --only S8`" in page
 

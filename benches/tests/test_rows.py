@@ -15,6 +15,7 @@ from benches.rows import (
     UnknownRowError,
     choose,
     s01_get,
+    s01b_kept,
     s02_miss,
     s03_set,
     s06_codec,
@@ -80,6 +81,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     ("module", "wrong"),
     [
         (s01_get, Liar),
+        (s01b_kept, Liar),
         (s02_miss, Hoarder),
         (s03_set, Liar),
         (s06_codec, Liar),
@@ -108,6 +110,7 @@ def test_a_wrong_answer_fails_the_row(
     "module",
     [
         s01_get,
+        s01b_kept,
         s02_miss,
         s03_set,
         s06_codec,

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use libfuzzer_sys::fuzz_target;
-use tuckbox_engine::{ArenaError, Buffer, Cache, Clock, Config, Error, Place, Ttl, Value};
+use tuckbox_engine::{ArenaError, Buffer, Cache, Clock, Config, Error, Place, Terms, Ttl, Value};
 use tuckbox_testkit::header;
 use tuckbox_testkit::stamp::{self, Stamp};
 
@@ -58,17 +58,22 @@ fn close(cache: Cache, change: fn(&mut [u8])) -> Vec<u8> {
     bytes
 }
 
-/// The file before the damage: the same in every run.
-fn image() -> &'static [u8] {
-    static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
-    IMAGE.get_or_init(|| {
+/// The file before the damage: the same in every run. With pinned entries and the order of insertion,
+/// or without.
+fn image(has_pinned: bool) -> &'static [u8] {
+    static IMAGES: [OnceLock<Vec<u8>>; 2] = [const { OnceLock::new() }; 2];
+    IMAGES[usize::from(has_pinned)].get_or_init(|| {
         let _ = std::fs::remove_file(path());
-        close(open().unwrap(), header::fix_identity);
+        let config = Config { is_ordered: has_pinned, ..config() };
+        let new = Cache::open(&Place::Path(path()), &config).unwrap();
+        close(new, header::fix_identity);
         let cache = open().unwrap();
         for key in 0..KEYS {
             let len = if key % 20 == 7 { 5_000 } else { 60 + key as usize * 3 };
             let ttl = if key % 5 == 0 { Ttl::Us(1 << 40) } else { Ttl::Never };
-            cache.set(&name(key), Value::bytes(&stamped(key, len)), ttl).unwrap();
+            let mut terms = Terms::plain(ttl);
+            terms.attributes.is_pinned = has_pinned && key % 8 == 3;
+            cache.store(&name(key), Value::bytes(&stamped(key, len)), &terms).unwrap();
         }
         for number in 0..NUMBERS {
             let ttl = if number % 2 == 0 { Ttl::Us(1 << 40) } else { Ttl::Never };
@@ -127,15 +132,27 @@ fn check(cache: &Cache) {
     assert!(is_same, "after {first:?}: {second:?}");
 }
 
-fn or_full(result: Result<(), Error>) {
+/// A write into a damaged file may be refused, until a check has repaired it.
+fn or_full(result: Result<(), Error>, has_pinned: bool) {
     match result {
-        Ok(()) | Err(Error::Full { .. }) => {}
+        Err(Error::Full { .. }) => {}
+        result => or_no_room(result, has_pinned),
+    }
+}
+
+/// The damage can forbid evictions, or limit the cache to fewer entries than are pinned.
+fn or_no_room(result: Result<(), Error>, has_pinned: bool) {
+    match result {
+        Ok(()) => {}
+        Err(Error::NoRoom { evicts, .. }) if has_pinned || !evicts => {}
         Err(error) => panic!("{error}"),
     }
 }
 
 fuzz_target!(|data: &[u8]| {
-    let mut bytes = image().to_vec();
+    // The length modulo eight has no other meaning.
+    let (checks_first, has_pinned) = (data.len() % 8 >= 4, data.len() % 4 >= 2);
+    let mut bytes = image(has_pinned).to_vec();
     clock::restart();
     damage(&mut bytes, data);
     std::fs::write(path(), &bytes).unwrap();
@@ -149,15 +166,14 @@ fuzz_target!(|data: &[u8]| {
         Err(error) => panic!("{error}"),
     };
     read_all(&cache);
-    // The length modulo eight has no other meaning.
-    if data.len() % 8 >= 4 {
+    if checks_first {
         check(&cache);
         read_all(&cache);
     }
     for key in (0..KEYS).step_by(3) {
         let value = stamped(key, 100 + key as usize * 5);
-        or_full(cache.set(&name(key), Value::bytes(&value), Ttl::Never));
-        or_full(cache.touch(&name(key + 1), Ttl::Us(1 << 30)).map(drop));
+        or_full(cache.set(&name(key), Value::bytes(&value), Ttl::Never), has_pinned);
+        or_full(cache.touch(&name(key + 1), Ttl::Us(1 << 30)).map(drop), has_pinned);
         cache.delete(&name(key + 2)).unwrap();
     }
     let (mut scan, mut buffer) = (cache.scan(), Buffer::new());
@@ -168,13 +184,13 @@ fuzz_target!(|data: &[u8]| {
     }
     cache.expire().unwrap();
     for number in 0..NUMBERS {
-        cache.incr(&number_name(number), 1, None, Ttl::Never).unwrap();
+        or_no_room(cache.incr(&number_name(number), 1, None, Ttl::Never).map(drop), has_pinned);
     }
-    or_full(cache.set(b"key 7", Value::bytes(&stamped(7, 9_000)), Ttl::Never));
+    or_full(cache.set(b"key 7", Value::bytes(&stamped(7, 9_000)), Ttl::Never), has_pinned);
     read_all(&cache);
     check(&cache);
     for key in 0..KEYS {
-        cache.set(&name(key), Value::bytes(&stamped(key, 500)), Ttl::Never).unwrap();
+        or_no_room(cache.set(&name(key), Value::bytes(&stamped(key, 500)), Ttl::Never), has_pinned);
     }
     read_all(&cache);
     let last = cache.check().unwrap();

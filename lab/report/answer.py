@@ -6,6 +6,7 @@ anything: the rates come from the suite that has an `[answer]`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -65,6 +66,14 @@ class Candidate:
         """Its name on the page."""
         forks = self.row.contestant.shared_by == "fork"
         return f"{title(self.row)} (one process and its forks)" if forks else title(self.row)
+
+    @property
+    def age(self) -> str:
+        """How old its values may be for other machines; empty if each comes from the server."""
+        stale_for_s = self.row.contestant.stale_for_s
+        if math.isinf(stale_for_s):
+            return "no limit on the age of values"
+        return f"values up to {stale_for_s:g} s old" if stale_for_s else ""
 
 
 @dataclass(frozen=True)
@@ -211,7 +220,8 @@ def _answer(question: Question, entrants: Sequence[Candidate | Aside]) -> Answer
             leaders[language] = _tied(spoken)
     tied = _tied(ranked)
     asides = tuple(one for one in fitting if isinstance(one, Aside))
-    return Answer(question, ranked, tied, leaders, unbounded, asides, _reason(ranked, tied))
+    reason = _reason(question, ranked, tied)
+    return Answer(question, ranked, tied, leaders, unbounded, asides, reason)
 
 
 def _fits(row: Summary, question: Question) -> bool:
@@ -234,13 +244,14 @@ def _tied(ranked: Sequence[Candidate]) -> tuple[Candidate, ...]:
     )
 
 
-def _reason(ranked: Sequence[Candidate], tied: Sequence[Candidate]) -> str:
+def _reason(question: Question, ranked: Sequence[Candidate], tied: Sequence[Candidate]) -> str:
     if not ranked:
         return "No cache in this run fits."
     first = ranked[0]
     what = first.row.contestant.what.rstrip(".")
+    price = _price(ranked) if question.sharing == "network" else ""
     if len(tied) > 1:
-        return f"A tie: the intervals overlap. {first.name}: {what}."
+        return f"A tie: the intervals overlap. {first.name}: {what}.{price}"
     figure = f"{rate(first.rate.median)} operations per second"
     if len(ranked) == 1:
         said = f"The only cache that fits, at {figure}."
@@ -248,7 +259,24 @@ def _reason(ranked: Sequence[Candidate], tied: Sequence[Candidate]) -> str:
         second = ranked[1]
         ahead = times(first.rate.median / max(second.rate.median, 1e-9))
         said = f"{figure}, {ahead} the rate of {second.name}."
-    return f"{said} {what}.{_caution(first.rate)}"
+    return f"{said} {what}.{price}{_caution(first.rate)}"
+
+
+def _price(ranked: Sequence[Candidate]) -> str:
+    """Return how old the values of the first may be, and the fastest with fresher values."""
+    first, *fresher = ranked
+    said = f" Price: {first.age}." if first.age else ""
+    while fresher := [one for one in fresher if _stale_for_s(one) < _stale_for_s(first)]:
+        tied = _tied(fresher)
+        first = fresher[0]
+        names = " and ".join(one.name for one in tied) + (" (a tie)" if len(tied) > 1 else "")
+        said += f" With {first.age or 'every value from the server'}: {names}, "
+        said += f"{rate(first.rate.median)}/s."
+    return said
+
+
+def _stale_for_s(one: Candidate) -> float:
+    return one.row.contestant.stale_for_s
 
 
 def _caution(first: Figure) -> str:

@@ -55,8 +55,14 @@ _OTHERS = (
     ("native_tuckbox", "Tuckbox, native", "native", ""),
     ("native_moka", "moka", "native", ""),
 )
+# Answers from copies of unlimited age, in front of its server.
+COPIES, COPIES_TITLE = "php_copies", "Copies::InFrontOf::Memcached::libmemcached"
 # A leader for the answer in each language.
-_ANSWERS = (("perl_answer", "Perl answer", "perl", ""), ("php_answer", "PHP answer", "php", ""))
+_ANSWERS = (
+    ("perl_answer", "Perl answer", "perl", ""),
+    ("php_answer", "PHP answer", "php", ""),
+    (COPIES, COPIES_TITLE, "php", "x"),
+)
 NULLS = (("null", "python"), ("perl_null", "perl"), ("php_null", "php"))
 
 # The failures, by contestant.
@@ -86,6 +92,7 @@ def contestant(
         values=["binary", "complex"],
         server=server,
         stores=stores,
+        max_stale_s="no bound" if name == COPIES else 0.0,
         name=name,
     )
 

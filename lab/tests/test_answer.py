@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 import pytest
@@ -27,6 +28,7 @@ def contestant(
     survives: bool = True,
     evicts: bool = True,
     server: str = "",
+    max_stale_s: float | Literal["no bound"] = 0.0,
 ) -> Contestant:
     """Return a contestant where only these fields matter."""
     return msgspec.structs.replace(
@@ -34,6 +36,7 @@ def contestant(
         shared_by=shared_by,
         survives_restart=survives,
         evicts=evicts,
+        max_stale_s=max_stale_s,
     )
 
 
@@ -137,6 +140,57 @@ def test_only_what_fits_is_ranked(question: Question, fits: list[str]) -> None:
     if not fits:
         assert (found.first, found.tied) == (None, ())
         assert found.reason == "No cache in this run fits."
+
+
+def between_machines(
+    rates: Mapping[str, float], ages: Mapping[str, float | Literal["no bound"]]
+) -> Answer:
+    """Return the answer for several machines; `ages` has those of the rows with copies."""
+    rows = [
+        contestant(name, shared_by="network", max_stale_s=ages.get(name, 0.0)) for name in rates
+    ]
+    return answered(
+        asked(sharing="network"), {name: steady(rate) for name, rate in rates.items()}, rows
+    )
+
+
+def test_the_price_of_copies_is_named_and_who_is_fresher() -> None:
+    rates = {"far": 1_000, "loose": 9_000, "old": 2_000, "fresh": 5_000, "slow": 500}
+    found = between_machines(rates, {"loose": "no bound", "old": 60.0, "fresh": 5.0})
+    assert names(found) == ["loose", "fresh", "old", "far", "slow"]
+    assert found.reason.endswith(
+        " Price: no limit on the age of values."
+        " With values up to 5 s old: Fresh, 5,012/s."
+        " With every value from the server: Far, 1,002/s."
+    )
+
+
+def test_who_is_fresher_may_be_a_tie() -> None:
+    found = between_machines({"copies": 9_000, "one": 1_000, "two": 1_001}, {"copies": 5.0})
+    assert tied(found) == ["copies"]
+    assert found.reason.endswith(
+        " Price: values up to 5 s old. With every value from the server: Two and One (a tie), "
+        "1,004/s."
+    )
+
+
+def test_a_first_that_asks_the_server_has_no_price() -> None:
+    found = between_machines({"far": 9_000, "copies": 1_000}, {"copies": 5.0})
+    assert names(found) == ["far", "copies"]
+    assert found.reason.endswith("the rate of Copies. Invented for a test.")
+
+
+def test_a_tie_names_its_price_too() -> None:
+    found = between_machines({"copies": 1_001, "far": 1_000}, {"copies": 5.0})
+    assert tied(found) == ["copies", "far"]
+    assert "A tie" in found.reason
+    assert found.reason.endswith("With every value from the server: Far, 1,002/s.")
+
+
+def test_processes_of_one_machine_pay_no_price() -> None:
+    row = contestant("copies", shared_by="network", max_stale_s=5.0)
+    found = answered(asked(sharing="machine"), {"copies": steady(1_000)}, [row])
+    assert "Price" not in found.reason
 
 
 def test_who_never_evicts_is_no_cache_and_is_named_apart() -> None:

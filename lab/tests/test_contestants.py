@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from lab.hosts.python.contract import Store
+from lab.peers import opener
 from lab.protocol import (
     ACTIONS,
     Close,
@@ -39,6 +41,9 @@ BYTES_MAX = 64_000_000
 MEMOIZERS = {"lru_cache"}
 # Returns wrong values, as its README says.
 LIARS = {"php_yac:plain"}
+TIERS = [
+    row for row in catalogue.contestants().values() if row.host == "python" and row.max_stale_s
+]
 
 
 def rows(
@@ -46,7 +51,7 @@ def rows(
 ) -> list[object]:
     """Return rows with their kinds of values; with `served`, only those that have a server.
 
-    Whole runs cover the servers of hosts other than Perl.
+    Whole runs cover the servers of other hosts than Perl, and `tiers` those of some Python rows.
     """
     return [
         pytest.param(row, value, id=f"{row.name}-{value}", marks=needed(row.host))
@@ -55,6 +60,11 @@ def rows(
         for value in row.values
         if value in values and row.name not in LIARS
     ]
+
+
+def tiers() -> list[object]:
+    """Return the Python rows with copies in front of a server."""
+    return [pytest.param(row, "binary", id=row.name) for row in TIERS]
 
 
 COMMANDS: dict[str, Callable[[str, str], list[str]]] = {
@@ -132,7 +142,7 @@ def few(value: ValueKind, workers: int = 1) -> list[Streams]:
     return mixed(workers, keys=100, operations=1_000, sizes=sizes)
 
 
-@pytest.mark.parametrize(("row", "value"), rows("native", "perl", "php", "python"))
+@pytest.mark.parametrize(("row", "value"), rows("native", "perl", "php", "python") + tiers())
 def test_a_contestant_tells_the_truth(
     hosts: Hosts, row: Contestant, value: ValueKind, given: dict[str, Any]
 ) -> None:
@@ -179,7 +189,7 @@ def test_a_large_value_is_stored_or_refused(
     assert ran.actions["set"].miss == refuses or name == "perl_ipc_mm"
 
 
-@pytest.mark.parametrize(("row", "value"), rows("perl", served=True))
+@pytest.mark.parametrize(("row", "value"), rows("perl", served=True) + tiers())
 def test_a_dying_server_is_an_error(
     hosts: Hosts, row: Contestant, value: ValueKind, given: dict[str, Any], servers: Servers
 ) -> None:
@@ -190,13 +200,51 @@ def test_a_dying_server_is_an_error(
     assert host.ask(Run(0, ""), Failed).reason
 
 
+def test_tiers_answer_from_copies_that_are_no_older_than_they_say(
+    servers: Servers, own_folder: Path
+) -> None:
+    pairs = []
+    for row in TIERS:
+        opened = opener(row.name, bytes_max=BYTES_MAX, settings=servers.connect(row))
+        # Each folder is the near tier of another machine.
+        here, there = own_folder / f"{row.server}-here", own_folder / f"{row.server}-there"
+        here.mkdir()
+        there.mkdir()
+        pairs.append((opened(here), opened(there)))
+    for ours, theirs in pairs:
+        ours.set("key", b"old")
+        reads = 0
+        # A copy may expire between two reads on a busy machine, but not each time.
+        while far_hits(theirs) == reads and reads < 100:
+            assert theirs.get("key") == b"old"
+            reads += 1
+        assert far_hits(theirs) < reads
+        ours.set("key", b"new")
+        assert ours.get("key") == b"new"
+    time.sleep(max(row.stale_for_s for row in TIERS))
+    for _, theirs in pairs:
+        assert theirs.get("key") == b"new"
+    servers.kill()
+    for pair in pairs:
+        for store in pair:
+            with pytest.raises(Exception, match="does not answer"):
+                store.get("another key")
+            store.close()
+
+
+def far_hits(store: Store) -> int:
+    """Return how many gets of a store with tiers its server has answered."""
+    hits: int = store.get.__self__.health().far_hits  # type: ignore[attr-defined]
+    return hits
+
+
 def counted(row: Contestant, verdict: Verdict) -> dict[str, int]:
     """Return the counts of a verdict, 0 for excused faults."""
     counts = {"wrong": verdict.wrong, "stale": verdict.stale, "lost": verdict.lost}
     return counts | dict.fromkeys(row.excused, 0)
 
 
-@pytest.mark.parametrize(("row", "value"), rows("native", "perl", "php"))
+@pytest.mark.parametrize(("row", "value"), rows("native", "perl", "php") + tiers())
 def test_workers_share_a_contestant_or_have_one_each(
     hosts: Hosts, row: Contestant, value: ValueKind, given: dict[str, Any]
 ) -> None:

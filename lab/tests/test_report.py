@@ -91,6 +91,13 @@ def test_it_is_one_file_within_its_size(page: str, elements: Elements) -> None:
     assert "@import" not in style
 
 
+def test_every_paragraph_about_the_originals_is_shown(elements: Elements) -> None:
+    shown = {" ".join(text.split()) for _, text in elements.named("p")}
+    for suite in synthetic.phases_suites():
+        for paragraph in suite.audit.split("\n\n"):
+            assert " ".join(paragraph.split()) in shown
+
+
 def test_what_records_say_is_text_and_never_markup(page: str, elements: Elements) -> None:
     assert synthetic.HOSTILE not in page
     # It is present as text: in the name of the processor, in a reason, in a check's example.

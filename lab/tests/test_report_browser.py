@@ -169,10 +169,27 @@ def test_the_answer_follows_the_choice(opened: Opener) -> None:
     )
     shown = driver.find_element(By.CSS_SELECTOR, ".answer .top")
     assert "".join(shown.text.split()) == written
-    for option, winner in (("PHP", "PHP answer"), ("several machines", "None of these")):
+    choices = {"PHP": "PHP answer", "several machines": synthetic.COPIES_TITLE}
+    for option, winner in (choices | {"Perl": "None of these"}).items():
         press(driver, driver.find_element(By.CSS_SELECTOR, f".answer input[value='{option}']"))
         assert driver.find_element(By.CSS_SELECTOR, ".winner strong").text == winner
     assert not driver.find_element(By.CSS_SELECTOR, ".top-title").is_displayed()
+
+
+def test_copies_have_their_price_only_between_machines(opened: Opener) -> None:
+    driver = opened(WIDE)
+    press(driver, driver.find_element(By.CSS_SELECTOR, ".answer input[value='PHP']"))
+    price = "no limit on the age of values"
+    for option, has_price in (("one machine", False), ("several machines", True)):
+        press(driver, driver.find_element(By.CSS_SELECTOR, f".answer input[value='{option}']"))
+        (copies,) = (
+            bar.text
+            for bar in driver.find_elements(By.CSS_SELECTOR, ".answer .top .bar")
+            if synthetic.COPIES_TITLE in bar.text
+        )
+        assert (price in copies) == has_price
+        reason = driver.find_element(By.CSS_SELECTOR, ".answer .reason").text
+        assert (f"Price: {price}." in reason) == has_price
 
 
 def test_all_charts_are_drawn_without_an_error_or_a_request(opened: Opener, page: Path) -> None:
@@ -350,6 +367,15 @@ def test_the_theme_is_the_readers_and_can_be_changed(
     show(driver, "#theme").click()
     assert background(driver) == colours[other]
     until(driver, lambda _: drawing(figure) != before)
+
+
+def test_a_long_name_in_the_answer_wraps(opened: Opener) -> None:
+    driver = opened(PHONE)
+    for option in ("PHP", "several machines"):
+        press(driver, driver.find_element(By.CSS_SELECTOR, f".answer input[value='{option}']"))
+    assert driver.find_element(By.CSS_SELECTOR, ".winner").text == synthetic.COPIES_TITLE
+    width = driver.execute_script("return document.documentElement.scrollWidth")
+    assert width == PHONE[0]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

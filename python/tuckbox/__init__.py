@@ -1,11 +1,12 @@
 """Tuckbox: the cache that every process on a machine shares.
 
-This module has what programs use every day. The other errors are in `tuckbox.errors`, `Favour` and
-`AfterPowerCut` in `tuckbox.choices`, and `Loss` in `tuckbox.results`.
+This module has what programs use every day, and the errors that they catch though nothing is wrong:
+there is no room, or no time. The other errors are in `tuckbox.errors`, `Favour` and `AfterPowerCut`
+in `tuckbox.choices`, and `Loaded` and `Loss` in `tuckbox.results`.
 """
 
 from tuckbox.connecting import connect
-from tuckbox.errors import TuckboxError
+from tuckbox.errors import AcquireTimeout, CacheFull, LoadTimeout, QueueFull, TuckboxError
 from tuckbox.keys import Key
 from tuckbox.loads import Result
 from tuckbox.registry import register
@@ -21,10 +22,14 @@ except ModuleNotFoundError as error:
     from tuckbox.memory.fallback import Cache, __version__
 
 __all__ = [
+    "AcquireTimeout",
     "Cache",
+    "CacheFull",
     "CheckReport",
     "Entry",
     "Key",
+    "LoadTimeout",
+    "QueueFull",
     "Result",
     "Stats",
     "TuckboxError",

@@ -81,7 +81,8 @@ class ManualClock:
 
 @final
 class Scan:
-    """Iterator over the keys, values or items of a cache or a namespace, in no particular order.
+    """Iterator over the keys, values or items of a cache or a namespace. An ordered cache
+    yields them in the order of insertion, others in no particular order.
 
     Yields each entry that exists during the whole iteration exactly once. Entries stored meanwhile
     may be missing. Expired entries are skipped.
@@ -105,6 +106,8 @@ class Core(MutableMapping[Key, Any]):
         max_entries: int | None = None,
         favour: Favour | None = None,
         after_power_cut: AfterPowerCut | None = None,
+        evict: bool | None = None,
+        ordered: bool | None = None,
         lock_timeout_s: float = 1.0,
         read_only: bool = False,
         group: int | None = None,
@@ -114,6 +117,7 @@ class Core(MutableMapping[Key, Any]):
         clock: ManualClock | None = None,
         resizes: bool = False,
         creates_folder: bool = False,
+        local_bytes: int | None = None,
     ) -> None: ...
     @overload
     def get(self, key: Key, default: None = None) -> Any | None:
@@ -168,6 +172,7 @@ class Core(MutableMapping[Key, Any]):
         tags: Iterable[str] = (),
         stale: _TTL = None,
         keep_ttl: bool = False,
+        pinned: bool = False,
     ) -> None:
         """Store `value` under `key`, replacing any old value.
 
@@ -179,13 +184,15 @@ class Core(MutableMapping[Key, Any]):
             tags: Names for `evict`, each a str.
             stale: How long the entry is kept stale after its ttl, as ``ttl``; None is not at all.
             keep_ttl: If true, a present entry keeps its expiry, and ``ttl`` is for a new one.
+            pinned: If true, the entry is never evicted. Without it, the entry of `key` is not
+                pinned any more.
 
         Raises:
             KeyTypeError, KeyTooLong: The key is invalid.
             ValueTypeError, ValueTooLarge: The value cannot be stored.
             InvalidTTL: `ttl` or `stale` is not a length of time.
             InvalidTag: `tags` is not an iterable of str, or one is empty or longer than 255 bytes.
-            CacheFull: There is no room, even after eviction.
+            CacheFull: There is no room, and nothing that may be evicted.
             LockTimeout: A live process held the lock for longer than `lock_timeout`.
             CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.
             MemoryError: This process is out of memory.
@@ -209,6 +216,7 @@ class Core(MutableMapping[Key, Any]):
         *,
         tags: Iterable[str] = (),
         stale: _TTL = None,
+        pinned: bool = False,
     ) -> bool:
         """Store `value` only if `key` has no value.
 
@@ -216,7 +224,7 @@ class Core(MutableMapping[Key, Any]):
             key: A str, bytes, int, or a tuple of these.
             value: An object of one of the types listed in `tuckbox.Cache`.
             ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
-            tags, stale: As `set`.
+            tags, stale, pinned: As `set`.
 
         Returns:
             True if the value was stored, False if the key has a value.
@@ -237,6 +245,7 @@ class Core(MutableMapping[Key, Any]):
         tags: Iterable[str] = (),
         stale: _TTL = None,
         keep_ttl: bool = False,
+        pinned: bool = False,
     ) -> bool:
         """Store `value` only if `key` already has a value.
 
@@ -244,7 +253,7 @@ class Core(MutableMapping[Key, Any]):
             key: A str, bytes, int, or a tuple of these.
             value: An object of one of the types listed in `tuckbox.Cache`.
             ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
-            tags, stale, keep_ttl: As `set`.
+            tags, stale, keep_ttl, pinned: As `set`.
 
         Returns:
             True if the value was stored, False if the key has no value.
@@ -266,6 +275,7 @@ class Core(MutableMapping[Key, Any]):
         tags: Iterable[str] = (),
         stale: _TTL = None,
         keep_ttl: bool = False,
+        pinned: bool = False,
     ) -> bool:
         """Store `value` only if the entry of `key` still has this `version` (compare and set).
 
@@ -274,7 +284,7 @@ class Core(MutableMapping[Key, Any]):
             value: An object of one of the types listed in `tuckbox.Cache`.
             version: The `version` of the `Entry` that `get_entry` returned.
             ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
-            tags, stale, keep_ttl: As `set`.
+            tags, stale, keep_ttl, pinned: As `set`.
 
         Returns:
             True if the value was stored, False if the value changed meanwhile or is missing.
@@ -348,7 +358,7 @@ class Core(MutableMapping[Key, Any]):
 
         Raises:
             InvalidTTL: `ttl` is not a length of time.
-            CacheFull: There is no room for the entry with its expiry.
+            CacheFull: There is no room for a first expiry. Entries that stay have it.
             As `delete`.
 
         Example:
@@ -471,13 +481,14 @@ class Core(MutableMapping[Key, Any]):
         *,
         tags: Iterable[str] = (),
         stale: _TTL = None,
+        pinned: bool = False,
     ) -> None:
         """Store several values.
 
         Args:
             mapping: A dict, or another mapping with `items`, of keys to values.
             ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
-            tags, stale: As `set`.
+            tags, stale, pinned: As `set`.
 
         Raises:
             TypeError: `mapping` is not a mapping.
@@ -513,19 +524,39 @@ class Core(MutableMapping[Key, Any]):
     def __contains__(self, key: object, /) -> bool: ...
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Key]: ...
-    def _iter_values(self) -> Iterator[Any]: ...
-    def _iter_items(self) -> Iterator[tuple[Key, Any]]: ...
+    def _iter_keys(self, newest_first: bool = False) -> Iterator[Key]: ...
+    def _iter_values(self, newest_first: bool = False) -> Iterator[Any]: ...
+    def _iter_items(self, newest_first: bool = False) -> Iterator[tuple[Key, Any]]: ...
+    def _peekitem(self, newest: bool) -> tuple[Key, Any] | None: ...
     def _iter_tagged(self, tag: str) -> Iterator[Key]: ...
-    def popitem(self) -> tuple[Key, Any]:
-        """Delete any entry and return its key and value.
+    def _iter_encoded(self) -> Iterator[tuple[Any, ...]]: ...
+    def _store_encoded(
+        self,
+        key: bytes,
+        value: int | bytes,
+        expiry_us: int | None,
+        stale_us: int,
+        made_us: int | None,
+        tags: tuple[str, ...],
+        pinned: bool,
+        replace: bool,
+    ) -> bool | None: ...
+    def _prefix(self) -> bytes: ...
+    def _copy_to(self, path: str) -> None: ...
+    def popitem(self, last: bool = True) -> tuple[Key, Any]:
+        """Delete any entry, or the newest or oldest of an ordered cache; return key and value.
 
         Atomic over all processes: of several callers only one gets the entry.
+
+        Args:
+            last: Of an ordered cache: the entry that was inserted last (the default), or first.
 
         Returns:
             A (key, value) tuple.
 
         Raises:
             KeyError: The cache has no entries.
+            InvalidArgument: `last` is false, and the cache is not ordered.
             EntryCorrupt: The key or the value cannot be decoded. The entry is deleted.
             As `delete`.
 
@@ -636,6 +667,12 @@ class Core(MutableMapping[Key, Any]):
     def after_power_cut(self) -> AfterPowerCut:
         """What happens to the entries after a power cut: "keep" or "discard"."""
     @property
+    def evicts(self) -> bool:
+        """Whether a full cache evicts entries. Otherwise a write without room raises CacheFull."""
+    @property
+    def ordered(self) -> bool:
+        """Whether the cache keeps the order in which keys were inserted."""
+    @property
     def lock_timeout(self) -> float:
         """How long a write waits for a lock, in seconds."""
     @property
@@ -649,6 +686,8 @@ class Core(MutableMapping[Key, Any]):
         """The number of the group that shares the file; None if only its owner can use it."""
     @property
     def _objects(self) -> Any | None: ...
+    @property
+    def _local_bytes(self) -> int | None: ...
     @property
     def _shown(self) -> str | None: ...
     def _resize(

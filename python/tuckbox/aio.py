@@ -8,6 +8,7 @@ Must not know how a store works, or which event loop runs.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Literal, Optional, SupportsIndex, TypeVar, Union
@@ -17,7 +18,7 @@ from tuckbox.calls import ENTRIES_MAX, SPIN_S, call
 from tuckbox.choices import Favour
 from tuckbox.keys import Key, Prefix
 from tuckbox.loops import in_thread
-from tuckbox.results import CheckReport, Entry
+from tuckbox.results import CheckReport, Entry, Loaded
 
 __all__ = ["Asynchronous"]
 
@@ -108,11 +109,12 @@ class Asynchronous:
         tags: Iterable[str] = (),
         stale: _Ttl = None,
         keep_ttl: bool = False,
+        pinned: bool = False,
     ) -> None:
         """Do what `set` does, without holding the event loop.
 
         Args:
-            key, value, ttl, tags, stale, keep_ttl: As for `set`.
+            key, value, ttl, tags, stale, keep_ttl, pinned: As for `set`.
 
         Raises:
             As `set`.
@@ -120,7 +122,7 @@ class Asynchronous:
         Example:
             >>> await cache.aset("user:42", {"name": "Ada"}, ttl=300)
         """
-        await call(self, self.set, key, value, ttl, **_terms(tags, stale, keep_ttl))
+        await call(self, self.set, key, value, ttl, **_terms(tags, stale, keep_ttl, pinned))
 
     async def aadd(
         self: Any,
@@ -130,11 +132,12 @@ class Asynchronous:
         *,
         tags: Iterable[str] = (),
         stale: _Ttl = None,
+        pinned: bool = False,
     ) -> bool:
         """Do what `add` does, without holding the event loop.
 
         Args:
-            key, value, ttl, tags, stale: As for `add`.
+            key, value, ttl, tags, stale, pinned: As for `add`.
 
         Returns:
             True if the value was stored.
@@ -146,7 +149,7 @@ class Asynchronous:
             >>> await cache.aadd("seen:7", True), await cache.aadd("seen:7", True)
             (True, False)
         """
-        return await call(self, self.add, key, value, ttl, **_terms(tags, stale))
+        return await call(self, self.add, key, value, ttl, **_terms(tags, stale, pinned=pinned))
 
     async def areplace(
         self: Any,
@@ -157,11 +160,12 @@ class Asynchronous:
         tags: Iterable[str] = (),
         stale: _Ttl = None,
         keep_ttl: bool = False,
+        pinned: bool = False,
     ) -> bool:
         """Do what `replace` does, without holding the event loop.
 
         Args:
-            key, value, ttl, tags, stale, keep_ttl: As for `replace`.
+            key, value, ttl, tags, stale, keep_ttl, pinned: As for `replace`.
 
         Returns:
             True if the value was stored.
@@ -173,7 +177,9 @@ class Asynchronous:
             >>> await cache.areplace("user:42", "Ada")
             False
         """
-        return await call(self, self.replace, key, value, ttl, **_terms(tags, stale, keep_ttl))
+        return await call(
+            self, self.replace, key, value, ttl, **_terms(tags, stale, keep_ttl, pinned)
+        )
 
     async def acas(
         self: Any,
@@ -185,11 +191,12 @@ class Asynchronous:
         tags: Iterable[str] = (),
         stale: _Ttl = None,
         keep_ttl: bool = False,
+        pinned: bool = False,
     ) -> bool:
         """Do what `cas` does, without holding the event loop.
 
         Args:
-            key, value, version, ttl, tags, stale, keep_ttl: As for `cas`.
+            key, value, version, ttl, tags, stale, keep_ttl, pinned: As for `cas`.
 
         Returns:
             True if the value was stored.
@@ -203,7 +210,9 @@ class Asynchronous:
             >>> await cache.acas("cart", entry.value + ["milk"], entry.version)
             True
         """
-        return await call(self, self.cas, key, value, version, ttl, **_terms(tags, stale, keep_ttl))
+        return await call(
+            self, self.cas, key, value, version, ttl, **_terms(tags, stale, keep_ttl, pinned)
+        )
 
     async def asetdefault(self: Any, key: Key, default: Any = None, ttl: _Ttl = None) -> Any:
         """Do what `setdefault` does, without holding the event loop.
@@ -261,8 +270,11 @@ class Asynchronous:
         given = () if default is _MISSING else (default,)
         return await call(self, self.pop, key, *given)
 
-    async def apopitem(self: Any) -> tuple[Any, Any]:
+    async def apopitem(self: Any, last: bool = True) -> tuple[Any, Any]:
         """Do what `popitem` does, without holding the event loop.
+
+        Args:
+            last: As for `popitem`.
 
         Returns:
             A (key, value) tuple.
@@ -275,7 +287,28 @@ class Asynchronous:
             >>> await cache.apopitem()
             ('job', 'mail')
         """
-        return await call(self, self.popitem)
+        return await call(self, self.popitem, last)
+
+    async def apeekitem(self: Any, last: bool = True) -> tuple[Any, Any]:
+        """Do what `peekitem` does, without holding the event loop.
+
+        Args:
+            last: As for `peekitem`.
+
+        Returns:
+            A (key, value) tuple.
+
+        Raises:
+            As `peekitem`.
+
+        Example:
+            >>> from tuckbox import Cache
+            >>> jobs = Cache(ordered=True)
+            >>> await jobs.aset("job", "mail")
+            >>> await jobs.apeekitem()
+            ('job', 'mail')
+        """
+        return await call(self, self.peekitem, last)
 
     async def atouch(self: Any, key: Key, ttl: _Ttl = None) -> bool:
         """Do what `touch` does, without holding the event loop.
@@ -411,11 +444,12 @@ class Asynchronous:
         *,
         tags: Iterable[str] = (),
         stale: _Ttl = None,
+        pinned: bool = False,
     ) -> None:
         """Do what `set_many` does, without holding the event loop.
 
         Args:
-            mapping, ttl, tags, stale: As for `set_many`.
+            mapping, ttl, tags, stale, pinned: As for `set_many`.
 
         Raises:
             As `set_many`.
@@ -423,7 +457,7 @@ class Asynchronous:
         Example:
             >>> await cache.aset_many({"a": 1, "b": 2}, ttl=60)
         """
-        terms = _terms(tags, stale)
+        terms = _terms(tags, stale, pinned=pinned)
         if hasattr(mapping, "items") and len(mapping) <= ENTRIES_MAX:
             try:
                 briefly(SPIN_S, self.set_many, mapping, ttl, **terms)
@@ -581,6 +615,63 @@ class Asynchronous:
         """
         await in_thread(self.resize, size, max_entries=max_entries, favour=favour)
 
+    async def adump(self: Any, path: Union[str, os.PathLike[str]]) -> int:
+        """Do what `dump` does, without holding the event loop.
+
+        Args:
+            path: As for `dump`.
+
+        Returns:
+            How many entries were written.
+
+        Raises:
+            As `dump`.
+
+        Example:
+            >>> await cache.aset("a", 1)
+            >>> await cache.adump("./app.dump")
+            1
+        """
+        return await in_thread(self.dump, path)
+
+    async def aload(
+        self: Any, path: Union[str, os.PathLike[str]], *, replace: bool = True
+    ) -> Loaded:
+        """Do what `load` does, without holding the event loop.
+
+        Args:
+            path, replace: As for `load`.
+
+        Returns:
+            How many entries were stored, and why others were not.
+
+        Raises:
+            As `load`.
+
+        Example:
+            >>> await cache.aset("a", 1)
+            >>> await cache.adump("./app.dump")
+            1
+            >>> (await cache.aload("./app.dump")).stored
+            1
+        """
+        return await in_thread(self.load, path, replace=replace)
+
+    async def acopy_to(self: Any, path: Union[str, os.PathLike[str]]) -> None:
+        """Do what `copy_to` does, without holding the event loop.
+
+        Args:
+            path: As for `copy_to`.
+
+        Raises:
+            As `copy_to`.
+
+        Example:
+            >>> cache = Cache("./app.tuck")
+            >>> await cache.acopy_to("./copy.tuck")
+        """
+        await in_thread(self.copy_to, path)
+
     async def aclose(self: Any) -> None:
         """Do what `close` does, without holding the event loop.
 
@@ -595,12 +686,15 @@ class Asynchronous:
 # Options that most calls do not give are passed on only if they are given.
 
 
-def _terms(tags: Iterable[str], stale: _Ttl, keep_ttl: bool = False) -> dict[str, Any]:
+def _terms(
+    tags: Iterable[str], stale: _Ttl, keep_ttl: bool = False, pinned: bool = False
+) -> dict[str, Any]:
     if isinstance(tags, Iterator):
         # An operation that met a lock is called again.
         tags = tuple(tags)
     terms = {} if tags == () and stale is None else {"tags": tags, "stale": stale}
-    return terms if keep_ttl is False else {**terms, "keep_ttl": keep_ttl}
+    flags = {"keep_ttl": keep_ttl, "pinned": pinned}
+    return {**terms, **{name: given for name, given in flags.items() if given is not False}}
 
 
 def _shown(stale: bool) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from tuckbox import _engine
 from tuckbox.advice import explains_names
 from tuckbox.choices import AfterPowerCut, Favour
 from tuckbox.compression import Algorithm
+from tuckbox.coordination.operations import Coordinating
 from tuckbox.errors import (
     CacheClosed,
     InvalidArgument,
@@ -26,7 +27,7 @@ from tuckbox.errors import (
 )
 from tuckbox.flights import AsyncLoading
 from tuckbox.greenlets import cooperate
-from tuckbox.limits import checked_lock_timeout, checked_max_entries
+from tuckbox.limits import checked_choice, checked_lock_timeout, checked_max_entries
 from tuckbox.loading import Loading
 from tuckbox.logouts import warn_of_logout
 from tuckbox.memoize import Memoizing
@@ -45,7 +46,7 @@ _GROUP_MAX = 2**32 - 1
 """To ``fchown``, this number means "do not change the group"."""
 
 
-class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, _engine.Core):
+class Cache(Organising, Coordinating, Surface, Loading, AsyncLoading, Memoizing, _engine.Core):
     """A cache shared by every process that opens the same file.
 
     Example:
@@ -128,6 +129,8 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, _engine.Core)
         max_entries: Optional[int] = None,
         favour: Optional[Favour] = None,
         after_power_cut: Optional[AfterPowerCut] = None,
+        evict: Optional[bool] = None,
+        ordered: Optional[bool] = None,
         lock_timeout: float = 1.0,
         read_only: bool = False,
         group: Union[str, int, None] = None,
@@ -136,6 +139,7 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, _engine.Core)
         codec: Union[Codec, Iterable[Codec], None] = None,
         compress: Union[float, str, SupportsIndex, None] = None,
         compressor: Algorithm = "zstd",
+        local: Union[float, str, SupportsIndex, None] = None,
     ) -> None:
         """Open the cache at ``path``, and create the file if it does not exist.
 
@@ -161,6 +165,11 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, _engine.Core)
                 in use. ``"keep"`` (the default) keeps them: then entries that were deleted or
                 overwritten shortly before can come back. ``"discard"`` empties the cache. Only
                 used to create the file.
+            evict: Whether a full cache evicts entries (the default). If false, a write that finds
+                no room raises CacheFull and changes nothing. Only used to create the file.
+            ordered: Whether the cache keeps the order in which keys were inserted: for iteration,
+                `peekitem` and `popitem`. An entry takes about 30 bytes more, and iteration lists
+                and sorts all keys first. Only used to create the file.
             lock_timeout: Seconds that a write waits for a lock before it raises LockTimeout.
             read_only: If true, map the file without write access. The file must exist. Only read
                 operations are allowed; ``check`` and ``expire`` count as writes. Reads leave no
@@ -181,6 +190,10 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, _engine.Core)
                 default) compresses nothing. Compressed values are always readable.
             compressor: ``"zstd"`` (the default) or ``"lz4"``, installed by ``tuckbox[zstd]`` and
                 ``tuckbox[lz4]``.
+            local: Keep objects of up to this size in this process, as a size such as "32 MB"; None
+                (the default) keeps none. ``get`` and ``cache[key]`` return a kept object as long as
+                the shared entry is the same, and never a stale one; see the guide *Keeping objects
+                in the process*.
 
         Raises:
             CacheOpenError: The file cannot be opened or created; the subclasses say why.
@@ -191,8 +204,8 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, _engine.Core)
             TypeError: A parameter has another name here; the message says which.
 
         Warns:
-            SizeMismatchWarning: The file keeps another ``size``, ``max_entries``, ``favour`` or
-                ``after_power_cut``; the message says why.
+            SizeMismatchWarning: The file keeps another ``size``, ``max_entries``, ``favour``,
+                ``after_power_cut``, ``evict`` or ``ordered``; the message says why.
             LogoutWarning: systemd removes the file when this user logs out.
             LittleSpaceWarning: There is less space than the default size needs.
             SeparateCacheWarning: Another user has a cache of its own at the same path.
@@ -205,6 +218,7 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, _engine.Core)
         cooperate(Cache)
         place = None if path is None else place_of(path)
         size_bytes = None if size is None else parse_size(size)
+        local_bytes = None if local is None else parse_size(local, "local")
         if pickle == "private" and group is not None:
             raise InvalidArgument(
                 'pickle="private" needs a file that only this user can write, and group shares it; '
@@ -218,6 +232,8 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, _engine.Core)
             max_entries=checked_max_entries(max_entries),
             favour=favour,
             after_power_cut=after_power_cut,
+            evict=checked_choice("evict", evict),
+            ordered=checked_choice("ordered", ordered),
             lock_timeout_s=checked_lock_timeout(lock_timeout),
             read_only=_checked_read_only(path, read_only),
             group=_checked_group(place, group),
@@ -226,6 +242,7 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, _engine.Core)
             only_mine=pickle == "private",
             resizes=True,
             creates_folder=place is not None and is_in_memory(place.path),
+            local_bytes=local_bytes,
             # The last, because it creates a folder.
             path=None if place is None else prepare(place, read_only=read_only),
         )
@@ -242,6 +259,12 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, _engine.Core)
         if after_power_cut is not None and after_power_cut != self.after_power_cut:
             why = "omit after_power_cut, or remove the file to create it again"
             self._warn("after_power_cut", after_power_cut, self.after_power_cut, why)
+        if evict is not None and evict != self.evicts:
+            why = "omit evict, or remove the file to create it again"
+            self._warn("evict", str(evict), str(self.evicts), why)
+        if ordered is not None and ordered != self.ordered:
+            why = "omit ordered, or remove the file to create it again"
+            self._warn("ordered", str(ordered), str(self.ordered), why)
         if place is not None:
             warn_of_logout(place.path)
             warn_of_separate_caches(place.path, self.path or place.path)
@@ -293,6 +316,9 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, _engine.Core)
         limit = None if max_entries == "keep" else checked_max_entries(max_entries) or 0
         self._resize(None if size is None else parse_size(size), limit, favour)
 
+    def _copy_file(self, path: Union[str, os.PathLike[str]]) -> None:
+        self._copy_to(prepare(place_of(path), read_only=False))
+
     def _within(self, name: str) -> Namespace:
         return _Namespace(self, name)
 
@@ -306,9 +332,10 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, _engine.Core)
         if self.closed:
             raise CacheClosed(f"{self!r} cannot be pickled or copied; open it again first")
         limits = (self.size, self.max_entries, self.lock_timeout)
-        choices = (self.favour, self.after_power_cut)
+        choices = (self.favour, self.after_power_cut, self.evicts, self.ordered)
         arguments = (self.path, self._shown, *limits, self.read_only, self.group, *choices)
-        return _reopen, (type(self), *arguments, self._objects), self.__dict__ or None
+        own = (self._objects, self._local_bytes)
+        return _reopen, (type(self), *arguments, *own), self.__dict__ or None
 
 
 MutableMapping.register(Cache)
@@ -329,7 +356,10 @@ def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
     group: int | None = None,
     favour: Favour | None = None,
     after_power_cut: AfterPowerCut | None = None,
+    evict: bool | None = None,
+    ordered: bool | None = None,
     objects: Objects | None = None,
+    local_bytes: int | None = None,
 ) -> Cache:
     cooperate(Cache)
     cache = kind.__new__(kind)
@@ -341,6 +371,8 @@ def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
         max_entries=max_entries,
         favour=favour,
         after_power_cut=after_power_cut,
+        evict=evict,
+        ordered=ordered,
         lock_timeout_s=lock_timeout_s,
         read_only=read_only,
         group=group,
@@ -348,6 +380,7 @@ def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
         exact=kind._exact,  # noqa: SLF001 - This module's own class.
         objects=objects,
         only_mine=objects is not None and objects.pickle == "private",
+        local_bytes=local_bytes,
     )
     _close_at_exit(cache)
     return cache

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional, SupportsIndex, Union
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tuckbox.advice import explains_names
-from tuckbox.choices import OnOutage
+from tuckbox.choices import OnOutage, Writes
 from tuckbox.compression import Algorithm
 from tuckbox.errors import InvalidArgument
 from tuckbox.objects import Codec, Pickle
@@ -54,6 +54,7 @@ def connect(
     max_stale: float = 5.0,
     on_outage: OnOutage = "miss",
     tracking: bool = True,
+    writes: Writes = "around",
     prefix: str = "tuckbox",
     lease_s: float = 30.0,
     read_only: bool = False,
@@ -66,17 +67,20 @@ def connect(
     """Return a cache whose entries are at a URL, with the operations of `tuckbox.Cache`.
 
     With several URLs, each is a tier in front of the next one: reads ask the nearest first, and
-    leave copies there; writes go to the last. All but the last are ``shared`` or ``memory``.
+    leave copies there; ``writes`` go to the last. All but the last are ``shared`` or ``memory``.
 
     Args:
         *urls: The places, nearest first. Options of a place go into its query, such as
             ``?timeout_s=0.2``:
 
             - ``shared:pages`` is ``Cache("pages")``, ``shared:///path`` a file,
-              ``shared:`` a private cache; ``?size=1GB&max_entries=1000``.
+              ``shared:`` a private cache; ``?size=1GB&max_entries=1000&local=32MB``.
             - ``memory:pages`` is in this process.
             - ``redis://user:password@host:6379/0``, ``rediss://`` with TLS, ``unix:///socket``:
-              Redis or Valkey.
+              Redis or Valkey. ``redis+sentinel://user:password@sentinel,other/service/0`` is the
+              primary that sentinels name (``?sentinel_password=``), and
+              ``redis+cluster://user:password@host,other`` a cluster, by some of its servers;
+              ``rediss+...`` with TLS.
             - ``memcached://host:11211,other:11211``: memcached.
             - ``file:///path``: a folder of files.
             - ``sqlite:////path``, ``postgresql://...``, ``mysql://...`` or ``mariadb://...``: a
@@ -92,6 +96,13 @@ def connect(
         tracking: With several tiers: whether Redis and Valkey tell what changes. If false, every
             copy ends after ``max_stale``, as at other places: better where many processes write
             much.
+        writes: With several tiers: what `set` and `set_many` do. Operations with an answer, such as
+            `add`, `incr` and `delete`, always write around.
+
+            - ``"around"`` (the default): the last tier stores, and the copy before it is removed.
+            - ``"through"``: a copy is left. Not where the last tier tells what changes.
+            - ``"behind"``: they return at once, and a thread sends the values soon after. This
+              process reads them meanwhile. They are lost if it is killed before: see `flush`.
         prefix: What the keys of this program begin with at a place that others may use too. Not
             for ``shared`` and ``memory``.
         lease_s: For how many seconds a maker has its key, at such a place.
@@ -127,11 +138,15 @@ def connect(
     if not urls:
         raise InvalidArgument("connect needs at least one URL, such as 'redis://10.0.0.1'")
     *nearer, last = urls
+    if writes != "around" and not nearer:
+        raise InvalidArgument(
+            f"writes={writes!r} is about a near tier; give one before the URL, such as shared:pages"
+        )
     for url in nearer:
         if url.partition(":")[0] not in _LOCAL:
             scheme = url.partition(":")[0]
             raise InvalidArgument(
-                f"only the last URL may be one of {scheme}: before it, give shared: or memory:"
+                f"a {scheme} URL can only be the last one; before it, give shared: or memory:"
             )
     how: dict[str, Any] = {
         "read_only": read_only,
@@ -150,12 +165,15 @@ def connect(
         "max_stale": max_stale,
         "on_outage": on_outage,
         "tracking": tracking,
+        "writes": writes,
     }
     try:
         for url in reversed(nearer):
             module, name = _NEAR[url.partition(":")[0]]
             kind = getattr(importlib.import_module(f"tuckbox.tiers.{module}"), name)
             cache = _local(url, {**how, "far": cache}, kind)
+            # Those before it do what it does.
+            how["writes"] = "around"
     except BaseException:
         cache.close()
         raise
@@ -188,7 +206,11 @@ def _local(url: str, how: dict[str, Any], kind: Any = None) -> Cache:
     for option, text in parse_qsl(parts.query, keep_blank_values=True):
         if option == "max_entries" and text.isdecimal():
             how[option] = int(text)
-        elif option in {"size", "favour", "after_power_cut", "group"}:
+        elif option in {"evict", "ordered"} and text in {"true", "false"}:
+            how[option] = text == "true"
+        elif option in {"size", "favour", "after_power_cut", "group"} or (
+            option == "local" and parts.scheme == "shared"
+        ):
             how[option] = text
         else:
             raise InvalidArgument(

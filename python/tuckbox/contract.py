@@ -151,6 +151,7 @@ class Store(Protocol):
         tags: Iterable[str] = (),
         stale: Ttl = None,
         keep_ttl: bool = False,
+        pinned: bool = False,
     ) -> None:
         """Store a value, whatever the key had.
 
@@ -162,9 +163,12 @@ class Store(Protocol):
             stale: How long it is kept stale after that; None is not at all. Without a ttl it has no
                 effect.
             keep_ttl: Whether a fresh entry keeps the end of its ttl.
+            pinned: Whether the entry is never evicted. A store that evicts by rules of its own
+                refuses it.
 
         Raises:
-            InvalidArgument: ``keep_ttl`` is not a bool.
+            InvalidArgument: ``keep_ttl`` or ``pinned`` is not a bool.
+            Unsupported: The store cannot promise what ``pinned`` asks for.
             InvalidTag: ``tags`` is not an iterable of str, or one of them is empty or too long, or
                 there are too many.
             InvalidTTL: ``ttl`` or ``stale`` is not a length of time.
@@ -178,6 +182,7 @@ class Store(Protocol):
         *,
         tags: Iterable[str] = (),
         stale: Ttl = None,
+        pinned: bool = False,
     ) -> bool:
         """Store a value if the entry is missing or stale. Return whether it was stored."""
 
@@ -190,6 +195,7 @@ class Store(Protocol):
         tags: Iterable[str] = (),
         stale: Ttl = None,
         keep_ttl: bool = False,
+        pinned: bool = False,
     ) -> bool:
         """Store a value if there is a fresh entry. Return whether it was stored."""
 
@@ -203,6 +209,7 @@ class Store(Protocol):
         tags: Iterable[str] = (),
         stale: Ttl = None,
         keep_ttl: bool = False,
+        pinned: bool = False,
     ) -> bool:
         """Store a value if there is a fresh entry with this version.
 
@@ -220,6 +227,7 @@ class Store(Protocol):
         *,
         tags: Iterable[str] = (),
         stale: Ttl = None,
+        pinned: bool = False,
     ) -> None:
         """Store several values, each as `set` does. Not atomic as a whole."""
 

@@ -7,6 +7,7 @@
     │   ├── CacheOpenError                  the file cannot be opened or created
     │   │   ├── DirectoryMissing (FileNotFoundError)
     │   │   ├── FileMissing (FileNotFoundError)
+    │   │   ├── FileExists (FileExistsError)
     │   │   ├── AccessDenied (PermissionError)
     │   │   ├── UnsafeFile                  other users can change or replace it
     │   │   ├── NetworkFileSystem           other machines do not share its memory
@@ -17,16 +18,23 @@
     │   │   ├── TooManyProcesses
     │   │   ├── TooManyCaches
     │   │   └── NoSharedFiles               this system has no shared files
-    │   ├── CacheFull                       the file system is full
+    │   ├── CacheFull                       no room, and nothing may be evicted
     │   └── CacheLost                       the open file was truncated, or cannot be opened again
     ├── DriverError                         a problem with the place that holds the entries
     │   ├── Unreachable (ConnectionError)   it does not answer, or not in its protocol
     │   ├── Refused                         it refuses: credentials, rights, read-only, full
     │   ├── Unsupported                     it cannot do this
     │   └── ClientMissing (ImportError)     the client library is not installed
+    ├── DumpInvalid (ValueError)            a file is not a whole dump
     ├── CacheClosed (ValueError)
     ├── CacheReadOnly                       a write through a read-only handle
-    ├── LockTimeout (TimeoutError)
+    ├── LockTimeout (TimeoutError)          another process was inside the store for too long
+    ├── AcquireTimeout (TimeoutError)       others held a `cache.lock` or a semaphore for too long
+    ├── LockNotOwned (RuntimeError)         this thread or task has not acquired it
+    │   └── LockLost                        its lease ended before it was released
+    ├── QueueFull                           a queue has `maxlen` items
+    ├── TransactionConflict                 others changed what a transaction had read
+    ├── TransactionUnfinished               it is committed, and others will finish it
     ├── LoadTimeout (TimeoutError)          a value was not made within `timeout`
     ├── LoadRecursion (RecursionError)      a maker asked for the key that it makes
     ├── InvalidResult (ValueError)          a maker returned what cannot be used
@@ -103,6 +111,13 @@ class FileMissing(CacheOpenError, FileNotFoundError):
     """
 
 
+class FileExists(CacheOpenError, FileExistsError):
+    """There is a file at the path to which a cache is to be copied. It was not changed.
+
+    Remove it first, or give another path.
+    """
+
+
 class AccessDenied(CacheOpenError, PermissionError):
     """This user may not create, read or (unless ``read_only``) write the file.
 
@@ -166,9 +181,11 @@ class NoSharedFiles(CacheOpenError):
 
 
 class CacheFull(CacheFileError):
-    """There is no room: the file system is full, or other processes hold the space.
+    """There is no room. The message says whether the cache is full, or the file system.
 
-    Free space on the file system, or try again later.
+    A cache is full if it does not evict (``evict=False``), or if all of its entries are pinned:
+    delete entries, or give it a larger size with ``resize``. If the file system is full, or other
+    processes hold the space, free some, or try again later.
     """
 
 
@@ -206,6 +223,13 @@ class ClientMissing(DriverError, ImportError):
     """The client library of the place is not installed. The message has the command to run."""
 
 
+class DumpInvalid(TuckboxError, ValueError):
+    """The file given to ``load`` is no whole dump that this version can read. Nothing was changed.
+
+    It is damaged, cut off, no dump at all, or a newer version wrote it. The message says which.
+    """
+
+
 class CacheClosed(TuckboxError, ValueError):
     """The cache was used after it was closed. Open it again."""
 
@@ -217,7 +241,47 @@ class CacheReadOnly(TuckboxError):
 class LockTimeout(TuckboxError, TimeoutError):
     """A live process held a lock for longer than ``lock_timeout``. Nothing was changed.
 
-    Try again. If it happens often, look for a process that is stopped, as by a debugger.
+    Such a lock is inside the cache, held for moments while an entry is stored: it is not one of
+    ``cache.lock``. Try again. If it happens often, look for a process that is stopped, as by a
+    debugger.
+    """
+
+
+class AcquireTimeout(TuckboxError, TimeoutError):
+    """Others held a lock of ``cache.lock``, or all places of a semaphore, for ``timeout``.
+
+    Raised by ``with``; ``acquire`` returns False instead. Try again later.
+    """
+
+
+class LockNotOwned(TuckboxError, RuntimeError):
+    """This thread or task has not acquired the lock or semaphore that it wants to release."""
+
+
+class LockLost(LockNotOwned):
+    """A lock or a place of a semaphore was lost before it was released.
+
+    Its lease ended, or the cache was cleared. Others may have acquired it meanwhile: what was done
+    under it may have been done at the same time as theirs.
+    """
+
+
+class QueueFull(TuckboxError):
+    """The queue has ``maxlen`` items. Nothing was pushed. Pull some, or try again later."""
+
+
+class TransactionConflict(TuckboxError):
+    """A key that a transaction had read was changed before its end. Nothing was changed by it.
+
+    Run the transaction again. ``cache.transact(function)`` does.
+    """
+
+
+class TransactionUnfinished(TuckboxError):
+    """The transaction is committed, but a key could not be stored yet. The message says why.
+
+    Do not repeat it: nothing is lost. Each transaction that any process begins to commit finishes
+    it first, or raises the same error as this one's ``__cause__``, such as CacheFull.
     """
 
 
@@ -343,9 +407,10 @@ class InvalidVersion(InvalidArgument):
 
 
 class SizeMismatchWarning(UserWarning):
-    """The file keeps another ``size``, ``max_entries``, ``favour`` or ``after_power_cut``.
+    """The file keeps another setting than was asked for.
 
-    The message says why. Give all programs the same settings.
+    It is about ``size``, ``max_entries``, ``favour``, ``after_power_cut`` or ``evict``. The
+    message says why. Give all programs the same settings.
     """
 
 

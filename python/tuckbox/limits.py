@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Optional
 
-from tuckbox.errors import InvalidLockTimeout, InvalidMaxEntries
+from tuckbox.errors import InvalidArgument, InvalidLockTimeout, InvalidMaxEntries
 
-__all__ = ["checked_lock_timeout", "checked_max_entries"]
+__all__ = ["checked_choice", "checked_lock_timeout", "checked_max_entries"]
 
 _MAX_ENTRIES_MAX = 2**63 - 1
 
@@ -24,6 +24,13 @@ def checked_max_entries(max_entries: Optional[int]) -> Optional[int]:
             f"max_entries must be between 1 and {_MAX_ENTRIES_MAX:,}; None means no limit"
         )
     return max_entries
+
+
+def checked_choice(name: str, given: Optional[bool]) -> Optional[bool]:
+    """Return an ``evict`` or ``ordered`` argument. Raises InvalidArgument."""
+    if given is None or isinstance(given, bool):
+        return given
+    raise InvalidArgument(f"{name} must be True, False or None, not {type(given).__name__}")
 
 
 def checked_lock_timeout(lock_timeout: float) -> float:

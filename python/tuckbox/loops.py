@@ -21,6 +21,7 @@ __all__ = [
     "Event",
     "OfLoop",
     "caller_on_loop",
+    "current_task",
     "event",
     "in_own_thread",
     "in_thread",
@@ -43,6 +44,23 @@ class Event(Protocol):
 
     async def wait(self, timeout_s: float) -> bool:
         """Wait for at most so many seconds, which may be infinity; return whether it happened."""
+
+
+def current_task() -> Optional[object]:
+    """Return the task in which this code runs; None outside of tasks.
+
+    Example:
+        >>> current_task() is None
+        True
+    """
+    trio = _trio()
+    if trio is not None:
+        task: object = trio.lowlevel.current_task()
+        return task
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
 async def sleep(seconds: float) -> None:

@@ -29,8 +29,8 @@ class Namespace(Cache):
 
     Its keys are its own: the same key in the whole cache or in another namespace is another entry.
     Everything else is shared: size, eviction, tags, statistics, the file, and the handle. So
-    ``evict`` reaches all namespaces, ``stats``, ``check``, ``resize`` and ``expire`` concern the
-    whole cache, and ``close`` closes the handle.
+    ``evict`` reaches all namespaces, ``stats``, ``check``, ``resize``, ``copy_to`` and ``expire``
+    concern the whole cache, and ``close`` closes the handle.
 
     Example:
         >>> blog = cache.namespace("blog")

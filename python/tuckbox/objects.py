@@ -26,13 +26,15 @@ from tuckbox.errors import EntryCorrupt, EntryRefused, InvalidArgument, InvalidS
 from tuckbox.signing import Secret, SecretArgument
 from tuckbox.sizes import parse_size
 
-__all__ = ["Codec", "Objects", "Pickle"]
+__all__ = ["PICKLED", "SIGNED", "Codec", "Objects", "Pickle"]
 
 Pickle = Literal["never", "signed", "private"]
 """Whether objects are pickled: see `tuckbox.Cache`."""
 
-_PICKLED: Final = 22
-_SIGNED: Final = 23
+PICKLED: Final = 22
+"""The code of a pickle."""
+SIGNED: Final = 23
+"""The code of a signed pickle."""
 _CUSTOM: Final = 24
 
 _CODEC_NAME = re.compile(r"[A-Za-z0-9._:+-]{1,100}", re.ASCII)
@@ -119,8 +121,8 @@ class Objects:
             return self._encode_by_codec(value)
         pickled = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
         if self._secret is None:
-            return _PICKLED, pickled
-        return _SIGNED, self._secret.signer().sign(cache_id, key, pickled)
+            return PICKLED, pickled
+        return SIGNED, self._secret.signer().sign(cache_id, key, pickled)
 
     def _encode_by_codec(self, value: object) -> tuple[int, bytes] | None:
         codec = next(iter(self._codecs.values()))
@@ -149,13 +151,13 @@ class Objects:
         """
         if code == _CUSTOM:
             return self._decode_by_codec(content)
-        if code == _SIGNED and self._secret is not None:
+        if code == SIGNED and self._secret is not None:
             content_view = self._secret.signer().verify(cache_id, key, content)
             return pickle.loads(content_view)  # noqa: S301 - A holder of the secret stored it.
-        if code == _PICKLED and self.pickle == "private":
+        if code == PICKLED and self.pickle == "private":
             return pickle.loads(content)  # noqa: S301 - Only this user can write to the file.
-        own = "signed" if code == _SIGNED else "private"
-        remedy = f'pickle="{own}"' + (" and its secret" if code == _SIGNED else "")
+        own = "signed" if code == SIGNED else "private"
+        remedy = f'pickle="{own}"' + (" and its secret" if code == SIGNED else "")
         raise EntryRefused(
             f'it is a pickle of a handle with pickle="{own}", and this one has '
             f'pickle="{self.pickle}"; open the cache with {remedy} if you trust it, or delete it'
@@ -178,6 +180,27 @@ class Objects:
                 f"the codec {name!r} cannot decode it ({type(error).__name__}: {error}); store it "
                 "again, or delete it"
             ) from error
+
+    def signed_again(
+        self, signed: bytes, old: tuple[bytes, bytes], new: tuple[bytes, bytes]
+    ) -> bytes:
+        """Sign a pickle for another entry, if a secret of this handle signed it. Unpickles nothing.
+
+        Args:
+            signed: The signature and the pickle.
+            old: The id of the cache and the encoded key for which it was signed.
+            new: Those of the other entry.
+
+        Raises:
+            EntryRefused: The handle has no secret, or none that signed it for that entry.
+        """
+        if self._secret is None:
+            raise EntryRefused(
+                "it is a signed pickle, and this handle has no secret to sign it for another entry"
+            )
+        signer = self._secret.signer()
+        cache_id, key = old
+        return signer.sign(*new, bytes(signer.verify(cache_id, key, signed)))
 
     def compress(self, raw: bytes) -> Optional[tuple[int, bytes]]:
         """Compress a value.

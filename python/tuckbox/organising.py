@@ -67,8 +67,8 @@ class Organising:
             prefix: Only keys that begin with this: a str, bytes, or a tuple of the first items.
 
         Returns:
-            An iterator, in no particular order. As for ``iter(cache)``, each key that exists during
-            the whole iteration comes exactly once.
+            An iterator, in the order of ``iter(cache)``, where each key that exists during the
+            whole iteration comes exactly once.
 
         Raises:
             InvalidTag: ``tag`` is not a str, or is empty or too long.

@@ -1,11 +1,11 @@
-"""The result types of `get_entry`, `stats` and `check`."""
+"""The result types of `get_entry`, `stats`, `check` and `load`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional
 
-__all__ = ["CheckReport", "Entry", "Loss", "Stats"]
+__all__ = ["CheckReport", "Entry", "Loaded", "Loss", "Stats"]
 
 
 class Entry(NamedTuple):
@@ -33,6 +33,8 @@ class Entry(NamedTuple):
     """Whether the entry is stale: its ttl has ended, or one of its tags was evicted softly."""
     made_s: Optional[float] = None
     """How many seconds making the value took; None if it was not stored by its maker."""
+    pinned: bool = False
+    """Whether the entry is pinned: never evicted."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,10 @@ class Stats:
     """Segments reserved for moving entries."""
     segments_building: int
     """Segments that a process is filling."""
+    local_entries: int = 0
+    """Objects that this handle keeps in this process, with ``local``."""
+    local_bytes: int = 0
+    """About how many bytes these objects take."""
 
     @property
     def bytes_by_use(self) -> dict[str, int]:
@@ -140,6 +146,41 @@ class Stats:
         """Hits divided by reads, from 0 to 1; 0 if there were no reads."""
         reads = self.hits + self.misses
         return self.hits / reads if reads else 0.0
+
+
+class Loaded(NamedTuple):
+    """How many entries of a dump ``load`` has visited.
+
+    Example:
+        >>> cache.set("a", 1)
+        >>> cache.dump("./app.dump")
+        1
+        >>> cache.load("./app.dump")
+        Loaded(stored=1, present=0, expired=0, refused=0, unpinned=0, refusals=())
+    """
+
+    stored: int
+    """The cache has them now."""
+    present: int
+    """The cache had a value of its own, which was kept: only with ``replace=False``."""
+    expired: int
+    """They have expired since they were dumped."""
+    refused: int
+    """The cache cannot hold them: `refusals` says why."""
+    unpinned: int = 0
+    """How many of the stored entries were pinned in the dump, and can be evicted here: the place
+    evicts by rules of its own."""
+    refusals: tuple[Refusal, ...] = ()
+    """The refused entries by reason."""
+
+
+class Refusal(NamedTuple):
+    """Entries of a dump that were not stored, all for the same reason."""
+
+    entries: int
+    """How many there are."""
+    reason: str
+    """Why, as a sentence about one entry."""
 
 
 class Loss(NamedTuple):

@@ -32,7 +32,7 @@ _BYTES_MAX = 2**63 - 1
 _ADVICE = 'give bytes as an int, or a string such as "256 MB" (10^6 bytes) or "64 KiB" (2^10 bytes)'
 
 
-def parse_size(size: Union[float, str, SupportsIndex]) -> int:
+def parse_size(size: Union[float, str, SupportsIndex], name: str = "size") -> int:
     """Return a size in bytes.
 
     Args:
@@ -40,6 +40,7 @@ def parse_size(size: Union[float, str, SupportsIndex]) -> int:
             or TB (powers of 1000); KiB, MiB, GiB or TiB, or K, M, G or T as in ``docker`` and
             ``truncate`` (powers of 1024). Case does not matter, and the space between them is
             optional. The result is rounded down to whole bytes.
+        name: The parameter, for messages.
 
     Returns:
         The number of bytes, at least 1.
@@ -55,22 +56,22 @@ def parse_size(size: Union[float, str, SupportsIndex]) -> int:
         match = _SIZE.fullmatch(size)
         unit_bytes = _UNITS.get(match[2].upper()) if match else None
         if match is None or unit_bytes is None:
-            raise InvalidSize(f"size {size!r} is not a size; {_ADVICE}")
+            raise InvalidSize(f"{name} {size!r} is not a size; {_ADVICE}")
         size_bytes = int(Decimal(match[1]) * unit_bytes)
     else:
-        size_bytes = _whole(size)
+        size_bytes = _whole(size, name)
     if not 0 < size_bytes <= _BYTES_MAX:
         given = f", got {size!r}" if isinstance(size, str) else ""
-        raise InvalidSize(f"size must be between 1 and {_BYTES_MAX:,} bytes{given}; {_ADVICE}")
+        raise InvalidSize(f"{name} must be between 1 and {_BYTES_MAX:,} bytes{given}; {_ADVICE}")
     return size_bytes
 
 
-def _whole(size: float | SupportsIndex) -> int:
+def _whole(size: float | SupportsIndex, name: str) -> int:
     if isinstance(size, float):
         if size.is_integer():
             return int(size)
-        raise InvalidSize(f"size {size!r} is not a whole number of bytes; {_ADVICE}")
+        raise InvalidSize(f"{name} {size!r} is not a whole number of bytes; {_ADVICE}")
     if not isinstance(size, bool):
         with suppress(TypeError):
             return operator.index(size)
-    raise InvalidSize(f"size must be a number or a str, not {type(size).__name__}; {_ADVICE}")
+    raise InvalidSize(f"{name} must be a number or a str, not {type(size).__name__}; {_ADVICE}")

@@ -115,7 +115,7 @@ def test_a_subclass_has_parameters_of_its_own(opened: Any, path: str) -> None:
 
 def test_signatures_show_the_parameters() -> None:
     assert list(inspect.signature(Cache).parameters)[:3] == ["path", "size", "max_entries"]
-    terms = "ttl=None, *, tags=(), stale=None"
+    terms = "ttl=None, *, tags=(), stale=None, pinned=False"
     assert str(inspect.signature(Cache.add)) == f"(self, /, key, value, {terms})"
     assert str(inspect.signature(Cache.set_many)) == f"(self, /, mapping, {terms})"
     assert str(inspect.signature(Cache.scan)) == str(inspect.signature(memory.Cache.scan))

@@ -80,7 +80,7 @@ def test_set_refuses_other_arguments_and_changes_nothing(cache, arguments, names
 def test_their_signatures_are_told():
     assert str(inspect.signature(Cache.get)) == "(self, /, key, default=None)"
     assert str(inspect.signature(Cache.set)) == (
-        "(self, /, key, value, ttl=None, *, tags=(), stale=None, keep_ttl=False)"
+        "(self, /, key, value, ttl=None, *, tags=(), stale=None, keep_ttl=False, pinned=False)"
     )
     assert "default" in Cache.get.__doc__
     assert "ttl" in Cache.set.__doc__

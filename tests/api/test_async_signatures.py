@@ -13,8 +13,13 @@ from tuckbox.flights import AsyncLoading
 NAMES = [
     name for kind in (Asynchronous, AsyncLoading) for name in vars(kind) if not name.startswith("_")
 ]
-# They cannot block, or are for iteration, or take functions of both kinds.
-NEVER_BLOCK = {"stats", "keys", "values", "items", "scan", "namespace", "memoize"}
+# They cannot block, or are for iteration, or take functions of both kinds, or return objects with
+# both forms.
+NEVER_BLOCK = {
+    *("stats", "keys", "values", "items", "scan", "namespace", "memoize"),
+    *("lock", "rlock", "semaphore", "rate_limit", "throttle", "one_at_a_time", "queue"),
+    *("transaction", "transact"),
+}
 
 
 def parameters(function: object) -> list[tuple[str, object, bool]]:

@@ -13,6 +13,11 @@ import tuckbox
 from documents import LANGUAGES, blocks_of, run_page, run_session
 from tuckbox import Cache, _engine
 from tuckbox.advice import unexpected
+from tuckbox.coordination.locks import Lock, RLock
+from tuckbox.coordination.queues import Queue
+from tuckbox.coordination.rates import Permit, RateLimit
+from tuckbox.coordination.semaphores import Semaphore
+from tuckbox.coordination.transactions import Transaction
 from tuckbox.objects import Objects
 from tuckbox.places import place_of
 from tuckbox.signing import Signer
@@ -25,6 +30,16 @@ DOCUMENTED: dict[str, object] = {
     **{f"Cache.{name}": getattr(Cache, name) for name in dir(Cache) if not name.startswith("_")},
     "Cache.__init__": Cache.__init__,
     "ManualClock": _engine.ManualClock,
+    **{
+        f"{kind.__name__}.{name}": getattr(kind, name)
+        for kind in (Lock, Queue, RateLimit, Transaction)
+        for name in dir(kind)
+        if not name.startswith("_")
+    },
+    **{
+        kind.__name__: kind
+        for kind in (Lock, RLock, Semaphore, RateLimit, Permit, Queue, Transaction)
+    },
     "parse_size": parse_size,
     "place_of": place_of,
     "unexpected": unexpected,
@@ -59,6 +74,7 @@ def test_an_example_does_what_it_shows(
         "Cache": Cache,
         "ManualClock": _engine.ManualClock,
         "Objects": Objects,
+        "Permit": Permit,
         "Signer": Signer,
         "parse_size": parse_size,
         "place_of": place_of,

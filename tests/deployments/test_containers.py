@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import subprocess
 import sys
 import warnings
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from deployments.containers import VOLUME, Container, fetch, refusal, start, store
-from deployments.services import BROKER, SENDER, WORKER, free_port, page, wait_for, wait_until
+from deployments.services import (
+    BROKER,
+    FILES,
+    SENDER,
+    WORKER,
+    free_port,
+    page,
+    wait_for,
+    wait_until,
+)
 from reliability.actors import common_folder, demand, demand_mounts
 from tuckbox import Cache
 
@@ -169,3 +183,55 @@ def test_a_web_container_and_a_worker_container_share_a_volume(volume: Path) -> 
     finally:
         for log in volume.glob("*.log"):
             sys.stdout.write(log.read_text())
+
+
+@contextmanager
+def running_server(command: str, port: int, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the Redis of `machines.yaml` on loopback."""
+    program, *options = shlex.split(command)
+    demand(f"to run {program}", is_there=shutil.which(program) is not None)
+    own = ("--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder))
+    with (folder / "redis.log").open("wb") as log:
+        process = subprocess.Popen([program, *options, *own], stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_two_machines_have_redis_behind_their_caches(volume: Path) -> None:
+    """The commands of `machines.yaml`: two containers, which share nothing, and Redis."""
+    volume.chmod(0o777)
+    services = yaml.safe_load((FILES / "machines.yaml").read_text())["services"]
+    assert {"web-1", "web-2", "redis"} == set(services)
+    server, *ports = (free_port() for _ in range(3))
+    with (
+        running_server(services["redis"]["command"], server, volume) as redis,
+        Container(volume).start() as first,
+        Container(volume).start() as second,
+    ):
+        try:
+            for name, container, port in zip(("web-1", "web-2"), (first, second), ports):
+                environment = dict(services[name]["environment"], TMPDIR="/dev/shm")
+                assert environment["APP_SERVER"] == "redis://redis"
+                environment["APP_SERVER"] = f"redis://127.0.0.1:{server}"
+                bind = f"127.0.0.1:{port}"
+                words = shlex.split(services[name]["command"].replace("0.0.0.0:8000", bind))
+                container.call(start, *words, **environment)
+            for port in ports:
+                wait_for(port)
+            made = page(ports[0], "/page")
+            assert made.startswith("made at ")
+            assert page(ports[1], "/page") == made
+            again = page(ports[1], "/page?new")
+            assert again != made
+            wait_until(lambda: page(ports[0], "/page") == again, "the machine was not told")
+            # Nearly all reads need no server, and the others do without.
+            redis.kill()
+            redis.wait()
+            assert page(ports[0], "/page").startswith("made at ")
+            assert page(ports[1], "/other").startswith("made at ")
+        finally:
+            for log in volume.glob("*.log"):
+                sys.stdout.write(log.read_text())

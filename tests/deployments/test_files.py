@@ -47,6 +47,7 @@ def systemd(file: Path) -> list[str]:
 
 CHECKS = {
     "compose.yaml": (compose, ("services:", "service:")),
+    "machines.yaml": (compose, ("shm_size:", "shm:")),
     "kubernetes.yaml": (kubernetes, ("containers:", "container:")),
     "Dockerfile": (docker, ("WORKDIR /app", "WORKDIR app")),
     "app.service": (systemd, ("ExecStart=", "Exec=")),
@@ -114,4 +115,4 @@ def test_the_image_has_what_its_command_needs() -> None:
         for name in line.split()
     }
     assert copied <= {file.name for file in FILES.iterdir()}
-    assert {"app.py", "tasks.py", "gunicorn.conf.py", "requirements.txt"} <= copied
+    assert {path.name for path in FILES.glob("*.py")} | {"requirements.txt"} <= copied

@@ -25,7 +25,8 @@ class Proxy:
     Args:
         target: The host and port of the server, or the path of its socket.
 
-    `port` is where it listens, and `replied` counts the bytes of replies that it has forwarded.
+    `port` is where it listens, `replied` counts the bytes of replies that it has forwarded, and
+    `requested` has those of the requests of all connections, until it is cleared.
 
     A fault holds for all connections, also for new ones, until `heal`. What a fault has broken
     remains broken: a connection that was cut is closed; one that was held forwards the rest.
@@ -37,6 +38,7 @@ class Proxy:
         self._sockets: set[socket.socket] = set()
         self._is_closed = False
         self.replied = 0
+        self.requested = bytearray()
         self._heal()
         self._listener = _listen(0)
         self.port: int = self._listener.getsockname()[1]
@@ -138,15 +140,22 @@ class Proxy:
                 threading.Thread(target=work, args=(client, server), daemon=True).start()
 
     def _connect(self) -> socket.socket:
-        if isinstance(self._target, tuple):
-            return socket.create_connection(self._target)
-        server = socket.socket(socket.AF_UNIX)
-        server.connect(self._target)
+        # `create_connection` asks the resolver. If the test forks at that moment, nobody releases
+        # its locks in the child.
+        is_path = isinstance(self._target, str)
+        server = socket.socket(socket.AF_UNIX if is_path else socket.AF_INET)
+        try:
+            server.connect(self._target)
+        except OSError:
+            server.close()
+            raise
         return server
 
     def _requests(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
             while data := client.recv(1 << 16):
+                # First: when the reply is there, so is the request.
+                self.requested += data
                 server.sendall(data)
         self._end(client, server)
 

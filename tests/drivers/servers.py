@@ -48,7 +48,7 @@ class Server:
         self, name: str, folder: Path, options: tuple[str, ...] = (), *, at_socket: bool = False
     ) -> None:
         known = servers()[name]
-        self.port = _reserved_port()
+        self.port = reserved_port()
         self.path = str(folder / "s")
         self._at_socket = at_socket
         self._output = folder / "output.txt"
@@ -112,7 +112,7 @@ class Server:
                     process.send_signal(number)
 
 
-def _reserved_port() -> int:
+def reserved_port() -> int:
     """A port on loopback that no other program gets for a minute, unless it asks for this one.
 
     The port has a connection in TIME_WAIT. A server may listen there in spite of it, with

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import inspect
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
 
 from conftest import PLACES
 from contract import test_leases, test_states
-from drivers.servers import Server
+from drivers.databases import PATIENT_S, url_of
+from drivers.proxy import LOOPBACK
 from organising import test_namespaces, test_terms
 from organising.test_namespaces import blog  # noqa: F401 - A fixture.
 from tuckbox import connect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from drivers.servers import Server
 
 RUNS_ON = PLACES
 # Words of tests that visit all keys, and tests of which a parameter does.
@@ -31,31 +34,42 @@ LISTS_TOO = (
     "test_wrong_tags_are_refused_wherever_they_are_given",
 )
 
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    redis = Server("redis", tmp_path_factory.mktemp("redis"), ("--save", ""))
-    memcached = Server("memcached", tmp_path_factory.mktemp("memcached"))
-    with redis, memcached:
-        yield {
-            "redis": f"redis://127.0.0.1:{redis.port}",
-            "memcached": f"memcached://127.0.0.1:{memcached.port}",
-        }
+FILES = {"files": "file://{}/entries", "sqlite": "sqlite:///{}/app.db"}
+URLS: dict[str, Callable[[Server], str]] = {
+    "redis": lambda server: f"redis://{LOOPBACK}:{server.port}",
+    "memcached": lambda server: f"memcached://{LOOPBACK}:{server.port}",
+    "mongodb": lambda server: f"mongodb://{LOOPBACK}:{server.port}/app",
+    "mariadb": url_of,
+    "postgresql": url_of,
+}
 
 
 @pytest.fixture
-def opened(store: str, servers: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    files = {"files": f"file://{tmp_path}/entries", "sqlite": f"sqlite:///{tmp_path}/app.db"}
-    urls = {**servers, **files}
+def opened(
+    store: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Callable[..., Any]]:
+    tiers, _, writes = store.partition(", ")
+    *nearer, far = tiers.split(" before ")
+    near = {"shared": f"shared://{tmp_path}/near.tuck", "memory": f"memory:{tmp_path.name}"}
+    if far in FILES:
+        url = FILES[far].format(tmp_path)
+    elif far == "cluster":
+        url = request.getfixturevalue("cluster").url
+    else:
+        server: Server = request.getfixturevalue(far)
+        url = f"{URLS[far](server)}?timeout_s={PATIENT_S}"
+    places = [near[one] for one in nearer]
     caches: list[Any] = []
 
     def open_cache(_path: object = None, **options: Any) -> Any:
         options.pop("size", None)
-        *nearer, far = store.split(" before ")
-        near = {"shared": f"shared://{tmp_path}/near.tuck", "memory": f"memory:{tmp_path.name}"}
-        places = [near[one] for one in nearer]
+        if writes:
+            options = {"writes": writes, **options}
+        for cache in caches:
+            if writes == "behind":
+                cache.flush()  # Another handle asks the server.
         # At a server, each test has keys of its own.
-        caches.append(connect(*places, urls[far], prefix=str(tmp_path), **options))
+        caches.append(connect(*places, url, prefix=str(tmp_path), **options))
         return caches[-1]
 
     yield open_cache
@@ -63,7 +77,8 @@ def opened(store: str, servers: dict[str, str], tmp_path: Path) -> Iterator[Call
         cache.close()
 
 
-def _tests() -> dict[str, Any]:
+def store_tests() -> dict[str, Any]:
+    """The tests of all stores that need no clock of their own, by name."""
     found: dict[str, Any] = {}
     for module in (test_leases, test_states, test_terms, test_namespaces):
         for name, test in vars(module).items():
@@ -88,8 +103,8 @@ def _copied(test: Any) -> Any:
     return pytest.mark.lists_keys(copy) if lists else copy
 
 
-globals().update(_tests())
+globals().update(store_tests())
 
 
 def test_there_are_tests() -> None:
-    assert len(_tests()) > 20
+    assert len(store_tests()) > 20

@@ -15,7 +15,6 @@ import pymongo
 import pytest
 
 from drivers.faults import PATIENT_S, SHORT_S, FaultTests
-from drivers.servers import Server, is_installed
 from tuckbox.drivers.mongodb import Mongodb
 from tuckbox.errors import ClientMissing, InvalidArgument, Refused, Unreachable
 from tuckbox.testing.drivers import DriverTests
@@ -24,11 +23,8 @@ LIMIT = 4_000_000
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("mongodb")
-    name = ("mongod", ()) if is_installed("mongod") else ("mongo_java_server", ("13",))
-    with Server(name[0], folder, name[1]) as server:
-        yield server
+def server(mongodb):
+    return mongodb
 
 
 @pytest.fixture

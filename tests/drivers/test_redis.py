@@ -322,7 +322,11 @@ def test_tls(tmp_path: Path) -> None:
     ("redis://:s3cret@h?tells_ttl=maybe", "option 'tells_ttl' has a wrong value 'maybe'"),
     ("redis://:s3cret@h:port", "'h:port' has a wrong port; give host:port, such as host:6379"),
     ("redis://:s3cret@h:70000", "wrong port"),
-    ("redis://:s3cret@a,b", "the URL has several hosts"),
+    ("redis://:s3cret@a,b", "the URL has several hosts; give one, or use redis+sentinel://"),
+    ("redis+cluster://:s3cret@a,b/1", "a cluster has only database 0"),
+    ("redis+sentinel://:s3cret@a,b", "the sentinels need the name of the service"),
+    ("redis+sentinel://:s3cret@a,b/pages/one", "the URL's database 'one' is not a number"),
+    ("redis+tunnel://:s3cret@a,b", "the scheme 'redis+tunnel' is not known here"),
     ("redis://:s3cret@h/one", "the URL's database 'one' is not a number"),
     ("redis://:s3cret@[h", "the URL of the server is wrong"),
 ])  # fmt: skip

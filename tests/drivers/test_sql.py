@@ -8,64 +8,17 @@ import sqlite3
 import sys
 import time
 
-import psycopg
-import pymysql
 import pytest
 import sqlalchemy
 
+from drivers.databases import url_of
 from drivers.faults import FaultTests
-from drivers.servers import Server
 from tuckbox.drivers.sql import Sql
 from tuckbox.errors import ClientMissing, InvalidArgument, Refused, Unreachable
 from tuckbox.testing.drivers import DriverTests
 
 LIMIT = 2_000_000
 PATIENT_S = 30.0
-
-
-class Postgresql(Server):
-    """It accepts connections before it serves them."""
-
-    def start(self):
-        super().start()
-        give_up = time.monotonic() + PATIENT_S
-        while True:
-            try:
-                psycopg.connect(
-                    host="127.0.0.1", port=self.port, user="root", dbname="postgres"
-                ).close()
-                break
-            except psycopg.OperationalError:
-                if time.monotonic() > give_up:
-                    raise
-                time.sleep(0.02)
-
-
-@pytest.fixture(scope="module")
-def postgresql(tmp_path_factory):
-    with Postgresql("postgresql", tmp_path_factory.mktemp("postgresql")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def mariadb(tmp_path_factory):
-    with Server("mariadb", tmp_path_factory.mktemp("mariadb")) as server:
-        make_database(server)
-        yield server
-
-
-def make_database(server):
-    with pymysql.connect(host="127.0.0.1", port=server.port, user="root") as connection:
-        connection.cursor().execute("CREATE DATABASE app")
-
-
-def url_of(server_or_path, port=None):
-    if not isinstance(server_or_path, Server):
-        return f"sqlite:///{server_or_path}"
-    port = port or server_or_path.port
-    if not isinstance(server_or_path, Postgresql):
-        return f"mysql://root@127.0.0.1:{port}/app"
-    return f"postgresql://root@127.0.0.1:{port}/postgres"
 
 
 @pytest.fixture

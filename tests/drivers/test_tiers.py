@@ -5,7 +5,6 @@ Each near tier is a file of its own, as on another machine, unless a test says o
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 import time
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, ClassVar
 
 import pytest
 
+from drivers.machines import PATIENT_S, client, commands, in_child, is_near, keep, listening, until
 from drivers.proxy import LOOPBACK, Proxy
 from drivers.servers import Server
 from tuckbox import connect
@@ -24,77 +24,7 @@ from tuckbox.tiers.shared_first import SharedFirst
 from tuckbox.tiers.tiering import Tiering
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-# For what must happen, however slow the machine is.
-PATIENT_S = 20.0
-
-
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with Server("redis", tmp_path_factory.mktemp("redis"), ("--save", "")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def memcached(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with Server("memcached", tmp_path_factory.mktemp("memcached")) as server:
-        yield server
-
-
-@pytest.fixture
-def proxy(redis: Server) -> Iterator[Proxy]:
-    with Proxy((LOOPBACK, redis.port)) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def machine(tmp_path: Path, redis: Server) -> Iterator[Callable[..., Any]]:
-    """Opens tiers, each as if on its own machine."""
-    opened: list[Any] = []
-    numbers = itertools.count()
-
-    def open_tiers(port: int = 0, *, near: str = "", far: str = "", **options: Any) -> Any:
-        near = near or f"shared://{tmp_path}/{next(numbers)}.tuck?size=8MB"
-        far = far or f"redis://{LOOPBACK}:{port or redis.port}?timeout_s=0.5"
-        opened.append(connect(near, far, prefix=str(tmp_path), **options))
-        return opened[-1]
-
-    yield open_tiers
-    for cache in opened:
-        cache.close()
-
-
-def until(condition: Callable[[], object]) -> None:
-    ends_s = time.monotonic() + PATIENT_S
-    while not condition():
-        assert time.monotonic() < ends_s
-        time.sleep(0.01)
-
-
-def listening(cache: Any) -> Any:
-    """The cache, once it serves copies and is told what changes."""
-    cache.get("")
-    until(lambda: cache.health().is_listening and cache.health().serves_near)
-    return cache
-
-
-def is_near(cache: Any, key: str) -> bool:
-    """Whether a read needs no other tier."""
-    asked = sum(cache.health()[2:4])
-    cache.get(key)
-    return bool(sum(cache.health()[2:4]) == asked)
-
-
-def keep(cache: Any, values: dict[str, Any]) -> None:
-    """Store values without tags, and have copies that last: the writes are told already."""
-    before = cache.health().changes
-    cache.set_many(values)
-    until(lambda: cache.health().changes >= before + len(values))
-    for key, value in values.items():
-        assert cache.get(key) == value
-        assert is_near(cache, key)
 
 
 class TestCopies:
@@ -214,6 +144,15 @@ class TestCoherence:
         cache._far.get_entry = fetch
         assert cache.get("k") == 2
 
+    def test_a_value_that_is_made_again_replaces_the_copy(
+        self, machine: Callable[..., Any], memcached: Server
+    ) -> None:
+        cache = machine(far=f"memcached://{LOOPBACK}:{memcached.port}", max_stale=600)
+        cache.set("k", 1)
+        assert cache.get("k") == 1
+        assert cache.get_or_set("k", lambda: 2, force=True) == 2
+        assert cache.get("k") == 2
+
     def test_copies_end_where_nobody_tells_changes(
         self, machine: Callable[..., Any], memcached: Server
     ) -> None:
@@ -300,6 +239,28 @@ class TestStart:
         assert status == 0
         assert cache.get("k") == 2
         assert cache.health().is_listening
+
+    def test_a_fork_while_a_thread_counts(self, machine: Callable[..., Any]) -> None:
+        cache = machine()
+        cache.set("k", 1)
+        for owner in (cache._tiers, cache._far._store):
+            held, is_forked = threading.Event(), threading.Event()
+
+            def hold(
+                owner: Any = owner,
+                held: threading.Event = held,
+                is_forked: threading.Event = is_forked,
+            ) -> None:
+                with owner._counting:
+                    held.set()
+                    is_forked.wait(PATIENT_S)
+
+            thread = threading.Thread(target=hold)
+            thread.start()
+            held.wait(PATIENT_S)
+            assert in_child(lambda: cache.get("k")) == 1
+            is_forked.set()
+            thread.join()
 
 
 class TestOutages:
@@ -462,8 +423,13 @@ class TestOutages:
         proxy.refuse()
         for _ in range(1000):
             assert cache.get("k") is None
-        with pytest.raises(Unreachable, match="in a row"):
-            cache.set("k", 1)
+        told = set()
+        # One of these may come when the server is asked again, but not all.
+        for _ in range(20):
+            with pytest.raises(Unreachable) as raised:
+                cache.set("k", 1)
+            told.add("in a row" in str(raised.value))
+        assert True in told
 
 
 class TestArguments:
@@ -482,7 +448,7 @@ class TestArguments:
             connect("shared:", "redis://", tracking="yes")  # type: ignore[arg-type]
 
     def test_only_the_last_may_be_a_server(self) -> None:
-        with pytest.raises(InvalidArgument, match="only the last") as raised:
+        with pytest.raises(InvalidArgument, match="only be the last") as raised:
             connect("redis://:secret@host", "shared:")
         assert "secret" not in str(raised.value)
         with pytest.raises(InvalidArgument, match="at least one"):
@@ -496,13 +462,3 @@ class TestArguments:
     def test_they_cannot_be_pickled(self, machine: Callable[..., Any]) -> None:
         with pytest.raises(TypeError, match="connect in each process"):
             machine().__reduce__()
-
-
-def client(server: Server) -> Any:
-    import redis as library  # The name is that of a fixture.
-
-    return library.Redis(port=server.port)
-
-
-def commands(server: Server) -> int:
-    return int(client(server).info("stats")["total_commands_processed"])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from properties import strategies
 from tuckbox import Cache, memory
+from tuckbox.results import Loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,6 +78,26 @@ def test_a_cache_holds_what_a_dict_holds(shared: Cache, entries: dict[Any, Any])
     assert {repr(key): canonical(value) for key, value in shared.items()} == expected
     found = shared.get_many(entries)
     assert {repr(key): canonical(value) for key, value in found.items()} == expected
+
+
+@settings(deadline=None, max_examples=60)
+@given(entries=st.dictionaries(strategies.keys, strategies.values, max_size=20))
+def test_a_dump_holds_what_a_cache_holds(
+    shared: Cache, entries: dict[Any, Any], tmp_path_factory: Any
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "app.dump"
+    shared.clear()
+    shared.set_many(entries)
+    expected = {repr(key): canonical(value) for key, value in entries.items()}
+    for kind in (Cache, memory.Cache):
+        assert shared.dump(file) == len(entries)
+        with kind(size="8 MiB") as other:
+            assert other.load(file) == Loaded(len(entries), 0, 0, 0)
+            assert {repr(key): canonical(value) for key, value in other.items()} == expected
+            other.dump(file)
+        shared.clear()
+        assert shared.load(file).stored == len(entries)
+        assert {repr(key): canonical(value) for key, value in shared.items()} == expected
 
 
 READER = """

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Negative controls of the families of leases and invalidation: runs their tests on extensions that
-# each break one rule of the engine, and demands that they fail.
+# Negative controls of the families of leases, invalidation and kept objects: runs their tests on
+# extensions that each break one rule of the engine, and demands that they fail.
 #
 #   tests/reliability/controls.sh [python]
 set -eu -o pipefail
@@ -32,7 +32,7 @@ sound() { # tests
 }
 control() { # mutant, test
     local mutant=$1 test=$2
-    if ! grep -rq "is_on(\"$mutant\")" crates/arena/src crates/engine/src; then
+    if ! grep -rq "\"$mutant\")" crates/arena/src crates/engine/src; then
         echo "no rule is called $mutant"
         return 1
     fi
@@ -48,10 +48,11 @@ export python target
 
 stale=test_stale_stores.py::test_stale_values_are_refused_and_others_are_not
 evicted=test_invalidations.py::test_nothing_evicted_returns
+kept=test_kept_objects.py::test_no_kept_object_is_returned_that_is_not_current
 # `sound`: the unbroken engine must pass, so that each mutant is caught for the rule that it breaks.
 # Two at a time: each runs for long in one process.
 xargs -P 2 -d '\n' -I {} bash -c '{}' << END
-sound $stale ${evicted}_where_rows_are_shared
+sound $stale ${evicted}_where_rows_are_shared $kept
 control two-makers test_makers.py::test_one_of_a_hundred_makes
 control dead-makers-kept test_makers.py::test_makers_that_are_killed_at_any_moment
 control lease-of-parent test_makers.py::test_makers_that_fork
@@ -60,4 +61,8 @@ control no-lease-epoch $stale
 control no-lease-version $stale
 control no-lease-stamp $stale
 control full-rows-forget ${evicted}_where_rows_are_shared
+control proof-without-epoch $kept
+control proof-without-sequence $kept
+control proof-without-clock $kept
+control proof-without-rows $kept
 END

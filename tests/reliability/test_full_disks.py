@@ -315,6 +315,43 @@ def test_a_file_system_without_fallocate_is_refused(tmp_path: Path, trials: Any)
     trials.add(2, "cases")
 
 
+def dump_on_a_full_disk(folder: str) -> tuple[list[int | None], list[list[str]], bool]:
+    """Dump and copy a cache to a file system with too little room.
+
+    Returns the error numbers, what was left after each, and whether the former dump is unchanged.
+    """
+    mount("tmpfs", folder, 0, f"size={DISKS['1 MiB']},mode=700")
+    dump, errors, left = Path(folder, "app.dump"), [], []
+    with Cache(size="1 MiB") as cache:
+        cache["k"] = 1
+        cache.dump(dump)
+        former = dump.read_bytes()
+        cache.set_many({number: bytes(1000) for number in range(500)})
+        fill(folder, 300_000)
+        for operation in (lambda: cache.dump(dump), lambda: cache.copy_to(f"{folder}/copy.tuck")):
+            try:
+                operation()
+            except OSError as error:
+                errors.append(error.errno)
+            left.append(sorted(set(os.listdir(folder)) - {"filler"}))
+    is_same = dump.read_bytes() == former
+    unmount(folder)
+    return errors, left, is_same
+
+
+@pytest.mark.family("T-D1")
+def test_a_full_disk_keeps_the_former_dump_and_has_no_half_copy(
+    tmp_path: Path, trials: Any
+) -> None:
+    demand_mounts()
+    with Actor(own_mounts) as actor:
+        errors, left, is_same = actor.call(dump_on_a_full_disk, str(tmp_path))
+    assert errors == [errno.ENOSPC] * 2
+    assert left == [["app.dump"]] * 2
+    assert is_same
+    trials.add(2, "cases")
+
+
 # Negative controls.
 
 

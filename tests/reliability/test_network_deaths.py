@@ -17,20 +17,15 @@ from typing import TYPE_CHECKING, Any, Callable
 import pytest
 import redis
 
+from drivers.clusters import ADMIN
 from drivers.proxy import LOOPBACK
 from drivers.servers import Server
+from reliability.machines import CONNECTIONS_MAX, Crowd
 from reliability.networks import (
-    ADMIN,
     MISSED,
     Oracle,
-    Plan,
-    Read,
     WrongRead,
-    as_it_is,
-    collected,
     counted,
-    keys_of,
-    started,
     wait_until_well,
 )
 
@@ -42,11 +37,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.family("T-N3"), pytest.mark.timeout(120)]
 
-PROCESSES = 4
-READERS = 2
 BOUND_S = 0.4
-CONNECTIONS_MAX = (PROCESSES + 1) * (READERS + 1 + 1 + 1)
-"""Readers, a writer and the main thread use the pool, and the watch has one of its own."""
 
 
 class Site:
@@ -114,44 +105,6 @@ class Site:
             admin.config_set("requirepass", "")
 
 
-class Crowd:
-    """Four processes that share a near file, and a fifth with its own; and what judges them."""
-
-    def __init__(self, stack: ExitStack, folder: Path, port: int, **plan: Any) -> None:
-        count = plan.pop("keys")
-        seed = plan.pop("seed")
-        own = [keys_of(number, count) for number in range(PROCESSES + 1)]
-        self.actors = [
-            started(
-                stack,
-                as_it_is,
-                Plan(
-                    {"host": LOOPBACK, "port": port},
-                    str(folder / ("near" if number < PROCESSES else "other")),
-                    own=own[number],
-                    read=sum(own, ()),
-                    readers=READERS,
-                    seed=seed + number,
-                    **plan,
-                ),
-            )
-            for number in range(PROCESSES + 1)
-        ]
-        self.all = Oracle(plan["max_stale_s"])
-        self.same_file = Oracle(0.0)
-
-    def judged(self) -> Iterator[Read]:
-        """Judge the reads since the last call, and return them."""
-        drained = collected(self.actors[:PROCESSES], self.all, self.same_file)
-        drained += collected(self.actors[PROCESSES:], self.all)
-        for number, reads in enumerate(drained):
-            for read in reads:
-                self.all.judge(read)
-                if number < PROCESSES:
-                    self.same_file.judge(read)
-                yield read
-
-
 def test_a_server_that_dies_or_refuses(
     tmp_path: Path, trials: Trials, size: Any, seed: int
 ) -> None:
@@ -163,9 +116,9 @@ def test_a_server_that_dies_or_refuses(
     with ExitStack() as stack:
         stack.enter_context(site.server)
         plan = {"keys": 10, "seed": seed, "max_stale_s": BOUND_S, "pause_s": 0.005}
-        crowd = Crowd(stack, tmp_path, site.server.port, **plan)
+        crowd = Crowd(stack, tmp_path, {"host": LOOPBACK, "port": site.server.port}, **plan)
         wait_until_well(crowd.actors, "at the beginning")
-        connections = stack.enter_context(counted(site.server))
+        connections = stack.enter_context(counted(crowd.actors, site.server.port))
         for _ in range(size(2, 70)):
             for name, happen in site.events.items():
                 began_s = time.monotonic()
@@ -194,7 +147,7 @@ def race(folder: Path, seconds: float, seed: int, breaks: str = "") -> Oracle:
     plan |= {"rest_s": 3 * bound_s, "slow_s": 0.005, "breaks": breaks}
     with ExitStack() as stack:
         server = stack.enter_context(Server("redis", folder / "server", ("--save", "")))
-        crowd = Crowd(stack, folder, server.port, **plan)
+        crowd = Crowd(stack, folder, {"host": LOOPBACK, "port": server.port}, **plan)
         ends_s = time.monotonic() + seconds
         while time.monotonic() < ends_s:
             time.sleep(0.5)

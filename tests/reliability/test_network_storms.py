@@ -77,7 +77,7 @@ def storms(folder: Path, count: int, seed: int, breaks: str = "") -> tuple[int, 
             for number in range(PROCESSES)
         ]
         wait_until_well(actors, "at the beginning")
-        connections = stack.enter_context(counted(server))
+        connections = stack.enter_context(counted(actors, proxy.port))
         for turn in range(count):
             if turn % 2:
                 proxy.drop()

@@ -37,6 +37,7 @@ def test_every_way_of_reading_answers_the_same(cache: Cache) -> None:
 
 
 @pytest.mark.shared_file
+@pytest.mark.keeps_nothing
 def test_each_answer_is_an_object_of_its_own(cache: Cache) -> None:
     for length in _lengths(cache):
         cache["one"], cache["two"] = b"1" * length, b"2" * length

@@ -4,7 +4,8 @@
 //! A [`Reader`] hashes a key with a secret, finds its slot, and copies the value into a new bytes
 //! object. It compares no key, verifies nothing, counts nothing, and ignores other processes and
 //! time. A [`Writer`] hashes, finds the slot, takes a free lock, and overwrites a value of the same
-//! size. A [`Keeper`] stores many entries at once: it compares each key, and writes records with
+//! size. A [`Holder`] finds an object by the address of its key, loads one word of the key's slot and
+//! one of its record, and returns the object. A [`Keeper`] stores many entries at once: it compares each key, and writes records with
 //! checksums. CPython calls them through the product's own code.
 
 use std::ffi::CStr;
@@ -171,6 +172,76 @@ impl Reader {
     }
 }
 
+/// An object, its key, and where a file would have its slot and its record.
+struct Held {
+    key: Py<PyAny>,
+    value: Py<PyAny>,
+    slot: u32,
+    start: u32,
+}
+
+/// The stripped get of an object that the process keeps.
+#[pyclass(frozen, module = "_limits")]
+pub struct Holder {
+    table: Table,
+    values: Vec<u8>,
+    held: Vec<Held>,
+    /// Positions in `held` plus one, by the addresses of the keys; 0 if free.
+    positions: Vec<u32>,
+}
+
+#[pymethods]
+impl Holder {
+    #[new]
+    fn new(entries: &Bound<'_, PyDict>) -> PyResult<Holder> {
+        let (table, values) = Table::with_values(entries)?;
+        let positions = vec![0; (2 * entries.len()).next_power_of_two()];
+        let mut holder = Holder { table, values, held: Vec::new(), positions };
+        for (key, value) in entries {
+            let text = key.cast::<PyString>()?.to_str()?;
+            let start = holder.table.find(text).ok_or_else(|| missing(text))? as u32;
+            let is_it = |place: &Place| place.tag != 0 && place.start == start;
+            let first = holder.table.tag_and_index(text).1;
+            let behind = holder.table.places.iter().cycle().skip(first).position(is_it);
+            let slot = (first + behind.unwrap_or(0)) & (holder.table.places.len() - 1);
+            let mut at = holder.home(&key);
+            while holder.positions[at] != 0 {
+                at = (at + 1) & (holder.positions.len() - 1);
+            }
+            let (key, value) = (key.unbind(), value.unbind());
+            holder.held.push(Held { key, value, slot: slot as u32, start });
+            holder.positions[at] = holder.held.len() as u32;
+        }
+        Ok(holder)
+    }
+}
+
+impl Holder {
+    fn home(&self, key: &Bound<'_, PyAny>) -> usize {
+        let hash = (key.as_ptr().addr() as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (hash >> 32) as usize & (self.positions.len() - 1)
+    }
+
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        [key, default]: [Argument<'_, 'py>; 2],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let key = key.ok_or_else(|| PyValueError::new_err("no key"))?;
+        let mut at = self.home(&key);
+        while self.positions[at] != 0 {
+            let held = &self.held[self.positions[at] as usize - 1];
+            if held.key.is(&*key) {
+                black_box(self.table.places[held.slot as usize]);
+                black_box(self.values[held.start as usize]);
+                return Ok(held.value.bind(py).clone());
+            }
+            at = (at + 1) & (self.positions.len() - 1);
+        }
+        Ok(default.map_or_else(|| py.None().into_bound(py), |given| given.to_owned()))
+    }
+}
+
 /// A method of a class with these parameters, which CPython calls like the product's.
 macro_rules! method {
     (
@@ -224,6 +295,12 @@ method!(
         }
         Ok(found)
     }
+);
+
+method!(
+    /// The object of `key`, or `default`.
+    GetHeld, c"get", 1 of ["key", "default"],
+    |py, this: &Holder, arguments| this.read(py, arguments)
 );
 
 /// The stripped set, which overwrites a value of the same size.
@@ -426,6 +503,8 @@ fn unusable() -> PyErr {
 #[pymodule]
 mod _limits {
     #[pymodule_export]
+    use super::Holder;
+    #[pymodule_export]
     use super::Keeper;
     #[pymodule_export]
     use super::Reader;
@@ -442,6 +521,7 @@ fn install_methods(py: Python<'_>) -> PyResult<()> {
     fastcall::install::<Reader, Get, 2>(py)?;
     fastcall::install::<Reader, GetByTheClock, 2>(py)?;
     fastcall::install::<Reader, GetVerified, 2>(py)?;
+    fastcall::install::<Holder, GetHeld, 2>(py)?;
     fastcall::install::<Writer, Set, 3>(py)?;
     fastcall::install::<Writer, SetVerified, 3>(py)
 }

@@ -34,10 +34,16 @@ impl Tuckbox {
         Ok(Tuckbox { cache, buffer: Buffer::new() })
     }
 
-    /// A cache with a file of this size.
-    pub(crate) fn limited(folder: &Path, size_bytes: u64) -> Result<Tuckbox, Failure> {
-        let config = Config { size_bytes, ..Config::default() };
-        Ok(Tuckbox { cache: open(folder, "full.tuck", &config)?, buffer: Buffer::new() })
+    /// A cache with a file of this size and, if it is not 0, this limit of entries.
+    pub(crate) fn limited(
+        folder: &Path,
+        name: &str,
+        size_bytes: u64,
+        max_entries: u64,
+    ) -> Result<Tuckbox, Failure> {
+        let max_entries = (max_entries > 0).then_some(max_entries);
+        let config = Config { size_bytes, max_entries, ..Config::default() };
+        Ok(Tuckbox { cache: open(folder, name, &config)?, buffer: Buffer::new() })
     }
 
     pub(crate) fn entries(&self) -> u64 {

@@ -1,22 +1,33 @@
-//! Times sets of new keys into full caches, in one thread, each in turn.
+//! Times sets of new keys into full caches, the same keys again, and sets into empty caches, in one
+//! thread, each cache in turn.
 //!
-//! Owns how caches are filled, and the check that they are full. Tuckbox has a file of a given
-//! size. The others are limited to the bytes of keys and values that Tuckbox then holds.
+//! Owns how caches are filled, and the check that they are full. Tuckbox has a file of a given size
+//! or a limit of entries. The others are limited to the bytes of keys and values, or to the entries,
+//! that Tuckbox then holds.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use serde_json::{json, Map, Value};
 
 use crate::caches::{Contestant, Failure, Moka, QuickCache, Tuckbox};
-use crate::inputs::{self, KEY_BYTES, VALUE_BYTES};
+use crate::inputs::{self, KEY_BYTES};
+use crate::stripped::Stripped;
 
-/// Sets of a sample.
-const BATCH: usize = 20_000;
+/// Sets of a sample, at most.
+const BATCH_MAX: usize = 20_000;
+/// Bytes of the keys and values of a sample, at most.
+const BATCH_BYTES_MAX: usize = 64 << 20;
 /// How many times over the keys and values would fill the file.
 const FILLINGS: usize = 2;
 /// The largest factor by which the numbers of entries of a peer and of Tuckbox may differ.
 const ENTRIES_FACTOR: f64 = 1.1;
+/// The share of the entries that is stored into an empty cache, in tenths.
+const EMPTY_TENTHS: usize = 6;
+
+/// The names of the files.
+const FULL: &str = "full.tuck";
+const EMPTY: &str = "empty.tuck";
 
 struct Batch {
     keys: Vec<String>,
@@ -24,9 +35,9 @@ struct Batch {
 }
 
 impl Batch {
-    fn new(number: usize) -> Batch {
-        let keys = inputs::keys(number * BATCH, BATCH);
-        let values = keys.iter().map(|key| inputs::value_of(key)).collect();
+    fn new(numbers: impl Iterator<Item = usize>, value_bytes: usize) -> Batch {
+        let keys: Vec<String> = numbers.map(inputs::key).collect();
+        let values = keys.iter().map(|key| inputs::value_of_len(key, value_bytes)).collect();
         Batch { keys, values }
     }
 }
@@ -44,7 +55,7 @@ impl<C: Contestant> Turns for C {
         for (key, value) in batch.keys.iter().zip(&batch.values) {
             self.set(key, value);
         }
-        began.elapsed().as_nanos() as f64 / BATCH as f64
+        began.elapsed().as_nanos() as f64 / batch.keys.len() as f64
     }
 
     fn count(&mut self, batch: &Batch) -> Result<usize, Failure> {
@@ -61,54 +72,145 @@ impl<C: Contestant> Turns for C {
     }
 }
 
-/// Fills a cache with the first batches; returns how many entries are left.
-fn fill(cache: &mut dyn Turns, batches: usize) -> Result<usize, Failure> {
-    for number in 0..batches {
-        cache.store(&Batch::new(number));
-    }
-    (0..batches).map(|number| cache.count(&Batch::new(number))).sum()
+/// The caches to fill, and with what.
+pub(crate) struct Filled {
+    pub(crate) folder: PathBuf,
+    pub(crate) size_bytes: u64,
+    pub(crate) max_entries: u64,
+    pub(crate) value_bytes: usize,
+    pub(crate) half_known: bool,
 }
 
-/// Returns the number of entries, and the samples by cache.
-pub(crate) fn measure(folder: &Path, size_bytes: u64, rounds: usize) -> Result<Value, Failure> {
-    let payload_bytes = KEY_BYTES + VALUE_BYTES;
-    let batches = (FILLINGS * size_bytes as usize / payload_bytes).div_ceil(BATCH);
-    let mut tuckbox = Tuckbox::limited(folder, size_bytes)?;
-    let entries = fill(&mut tuckbox, batches)?;
-    if entries == 0 || entries >= batches * BATCH || tuckbox.entries() < entries as u64 {
-        return Err(format!("tuckbox has {entries} of {} entries", batches * BATCH).into());
+/// A new cache of this number of entries.
+type Opens<'a> = Box<dyn Fn() -> Result<Box<dyn Turns>, Failure> + 'a>;
+
+impl Filled {
+    fn tuckbox(&self, name: &str) -> Result<Tuckbox, Failure> {
+        Tuckbox::limited(&self.folder, name, self.size_bytes, self.max_entries)
     }
-    let limit = (entries * payload_bytes) as u64;
-    let mut caches: Vec<(&str, Box<dyn Turns>)> = vec![
-        ("tuckbox", Box::new(tuckbox)),
-        ("moka", Box::new(Moka::limited(limit))),
-        ("quick_cache", Box::new(QuickCache::limited(entries, limit))),
-    ];
-    for (name, cache) in caches.iter_mut().skip(1) {
-        let found = fill(cache.as_mut(), batches).map_err(|error| format!("{name}: {error}"))?;
-        let factor = found as f64 / entries as f64;
-        if !(1.0 / ENTRIES_FACTOR..=ENTRIES_FACTOR).contains(&factor) {
-            return Err(format!("{name} has {found} entries, tuckbox {entries}").into());
+
+    fn payload_bytes(&self) -> usize {
+        KEY_BYTES + self.value_bytes
+    }
+
+    fn batch_len(&self) -> usize {
+        BATCH_MAX.min(BATCH_BYTES_MAX / self.payload_bytes()).max(1)
+    }
+
+    /// How many batches fill a cache.
+    fn batches(&self) -> usize {
+        let entries = match self.max_entries {
+            0 => self.size_bytes as usize / self.payload_bytes(),
+            most => most as usize,
+        };
+        (FILLINGS * entries).div_ceil(self.batch_len())
+    }
+
+    fn batch(&self, number: usize) -> Batch {
+        let len = self.batch_len();
+        Batch::new(number * len..(number + 1) * len, self.value_bytes)
+    }
+
+    /// The keys of a sample: those of a batch, or every second one stored long ago.
+    fn sample(&self, number: usize, entries: usize) -> Batch {
+        let (len, first) = (self.batch_len(), number * self.batch_len());
+        let known = |key: usize| key.saturating_sub(entries * FILLINGS * 3 / 4);
+        let numbers = (first..first + len).map(|key| match self.half_known && key % 2 == 1 {
+            true => known(key),
+            false => key,
+        });
+        Batch::new(numbers, self.value_bytes)
+    }
+
+    /// Fills a cache with the first batches; returns how many entries are left.
+    fn fill(&self, cache: &mut dyn Turns) -> Result<usize, Failure> {
+        for number in 0..self.batches() {
+            cache.store(&self.batch(number));
         }
+        (0..self.batches()).map(|number| cache.count(&self.batch(number))).sum()
     }
-    let mut samples = vec![Vec::with_capacity(rounds); caches.len()];
-    // The first round is a warm-up.
-    for round in 0..=rounds {
-        let batch = Batch::new(batches + round);
-        for step in 0..caches.len() {
-            let turn = (round + step) % caches.len();
-            let (name, cache) = &mut caches[turn];
-            let sample = cache.store(&batch);
-            if round > 0 {
-                samples[turn].push(sample);
+
+    fn opens(&self, entries: usize) -> Vec<(&'static str, Opens<'_>)> {
+        let limit = (entries * self.payload_bytes()) as u64;
+        let by_entries = self.max_entries > 0;
+        vec![
+            (
+                "tuckbox",
+                Box::new(|| {
+                    // There is none the first time.
+                    let _ = std::fs::remove_file(self.folder.join(EMPTY));
+                    Ok(Box::new(self.tuckbox(EMPTY)?))
+                }),
+            ),
+            (
+                "moka",
+                Box::new(move || match by_entries {
+                    true => Ok(Box::new(Moka::new(entries))),
+                    false => Ok(Box::new(Moka::limited(limit))),
+                }),
+            ),
+            (
+                "quick_cache",
+                Box::new(move || match by_entries {
+                    true => Ok(Box::new(QuickCache::new(entries))),
+                    false => Ok(Box::new(QuickCache::limited(entries, limit))),
+                }),
+            ),
+            (
+                "stripped",
+                Box::new(move || Ok(Box::new(Stripped::new(entries, KEY_BYTES, self.value_bytes)))),
+            ),
+        ]
+    }
+
+    /// Returns the number of entries, and the samples by operation and cache.
+    pub(crate) fn measure(&self, rounds: usize) -> Result<Value, Failure> {
+        let mut tuckbox = self.tuckbox(FULL)?;
+        let entries = self.fill(&mut tuckbox)?;
+        let stored = self.batches() * self.batch_len();
+        if entries == 0 || entries >= stored || tuckbox.entries() < entries as u64 {
+            return Err(format!("tuckbox has {entries} of {stored} entries").into());
+        }
+        let opens = self.opens(entries);
+        let mut caches: Vec<(&str, Box<dyn Turns>)> = vec![("tuckbox", Box::new(tuckbox))];
+        for (name, open) in &opens[1..] {
+            let mut cache = open()?;
+            let found = self.fill(cache.as_mut()).map_err(|error| format!("{name}: {error}"))?;
+            let factor = found as f64 / entries as f64;
+            // The stripped program loses entries whose buckets are full.
+            if *name != "stripped" && !(1.0 / ENTRIES_FACTOR..=ENTRIES_FACTOR).contains(&factor) {
+                return Err(format!("{name} has {found} entries, tuckbox {entries}").into());
             }
-            cache.count(&batch).map_err(|error| format!("{name}: {error}"))?;
+            caches.push((*name, cache));
         }
+        let mut samples = vec![[const { Vec::new() }; 3]; caches.len()];
+        let into_empty = (entries * EMPTY_TENTHS / 10).clamp(1, self.batch_len());
+        // The first round is a warm-up.
+        for round in 0..=rounds {
+            let batch = self.sample(self.batches() + round, entries);
+            let first = Batch::new(0..into_empty, self.value_bytes);
+            for step in 0..caches.len() {
+                let turn = (round + step) % caches.len();
+                let (name, cache) = &mut caches[turn];
+                let new = cache.store(&batch);
+                let again = cache.store(&batch);
+                cache.count(&batch).map_err(|error| format!("{name}: {error}"))?;
+                let mut empty = opens[turn].1()?;
+                let into = empty.store(&first);
+                if empty.count(&first)? != first.keys.len() && *name != "stripped" {
+                    return Err(format!("{name} lost entries before it was full").into());
+                }
+                if round > 0 {
+                    for (samples, sample) in samples[turn].iter_mut().zip([new, again, into]) {
+                        samples.push(sample);
+                    }
+                }
+            }
+        }
+        let by = |operation: usize| -> Map<String, Value> {
+            let of = caches.iter().zip(&samples);
+            of.map(|((name, _), of)| ((*name).to_owned(), json!(of[operation]))).collect()
+        };
+        Ok(json!({ "entries": entries, "samples": by(0), "again": by(1), "empty": by(2) }))
     }
-    let by_cache: Map<String, Value> = caches
-        .iter()
-        .zip(samples)
-        .map(|((name, _), samples)| ((*name).to_owned(), json!(samples)))
-        .collect();
-    Ok(json!({ "entries": entries, "samples": by_cache }))
 }

@@ -12,7 +12,8 @@ pub(crate) fn keys(first: usize, count: usize) -> Vec<String> {
     (first..first + count).map(key).collect()
 }
 
-fn key(number: usize) -> String {
+/// The key of a number.
+pub(crate) fn key(number: usize) -> String {
     // An odd factor maps numbers one to one.
     let high = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let low = high.wrapping_mul(0xf39c_c060_5ced_c835);
@@ -28,9 +29,14 @@ fn key(number: usize) -> String {
 
 /// The value of a key: the key's bytes, filled up with a byte computed from them.
 pub(crate) fn value_of(key: &str) -> Vec<u8> {
+    value_of_len(key, VALUE_BYTES)
+}
+
+/// As [`value_of`], of this length.
+pub(crate) fn value_of_len(key: &str, value_bytes: usize) -> Vec<u8> {
     let mut value = key.as_bytes().to_vec();
     let filling = value.iter().fold(0, |sum: u8, byte| sum.wrapping_mul(31).wrapping_add(*byte));
-    value.resize(VALUE_BYTES, filling);
+    value.resize(value_bytes, filling);
     value
 }
 

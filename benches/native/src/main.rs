@@ -11,6 +11,7 @@ mod hot_path;
 mod inputs;
 mod lock_watch;
 mod speed;
+mod stripped;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,6 +44,15 @@ enum Command {
         /// The size of that file.
         #[arg(long)]
         size_bytes: u64,
+        /// The limit of entries, 0 for none. The file must be large enough.
+        #[arg(long, default_value_t = 0)]
+        max_entries: u64,
+        /// The size of a value.
+        #[arg(long, default_value_t = inputs::VALUE_BYTES)]
+        value_bytes: usize,
+        /// Every second key was stored before, and evicted.
+        #[arg(long)]
+        half_known: bool,
         /// Samples of each figure.
         #[arg(long)]
         rounds: usize,
@@ -62,7 +72,10 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Speed { folder, rounds, round_ms } => speed::measure(&folder, rounds, round_ms),
-        Command::Full { folder, size_bytes, rounds } => full::measure(&folder, size_bytes, rounds),
+        Command::Full { folder, size_bytes, max_entries, value_bytes, half_known, rounds } => {
+            let filled = full::Filled { folder, size_bytes, max_entries, value_bytes, half_known };
+            filled.measure(rounds)
+        }
         Command::HotPath { folder } => hot_path::run(&folder),
         Command::WatchLock { path } => lock_watch::watch(&path),
     };

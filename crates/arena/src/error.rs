@@ -138,6 +138,12 @@ pub enum Error {
         /// The file to open.
         path: PathBuf,
     },
+    /// There is a file at the path of a copy.
+    #[error("{} exists, and a copy replaces no file; remove it first, or give another path", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
     /// The machine stopped while the cache was in use. Its entries must be discarded, which a
     /// read-only handle cannot do.
     #[error(

@@ -26,6 +26,8 @@ pub enum Point {
     RecordWritten,
     /// A writer has moved the log head, but not stored the slot.
     CursorMoved,
+    /// A writer has stored the slot of a new record, but not marked the replaced one.
+    EntryReplaced,
     /// A writer has set a record's busy bit, but not written its new words.
     RewriteBegun,
     /// A writer has written half of a record's new words in place.

@@ -10,7 +10,7 @@ use sources::rust_files;
 
 /// Product files that may contain unsafe code, and the most lines of it. A new one must be noticed
 /// and counted here.
-const PRODUCT: [(&str, usize); 16] = [
+const PRODUCT: [(&str, usize); 17] = [
     ("arena/src/assembly.rs", 8),
     ("arena/src/platform/linux/clock.rs", 1),
     ("arena/src/platform/linux/faults.rs", 9),
@@ -25,8 +25,9 @@ const PRODUCT: [(&str, usize); 16] = [
     ("arena/src/sum.rs", 14),
     ("python/src/explain.rs", 7),
     ("python/src/fastcall.rs", 11),
+    ("python/src/gil_cell.rs", 2),
     ("python/src/output_buffer.rs", 1),
-    ("python/src/text.rs", 2),
+    ("python/src/text.rs", 3),
 ];
 /// Crates that run only in tests.
 const TESTS: [&str; 2] = ["testkit/", "torture/"];

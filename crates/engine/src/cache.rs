@@ -11,21 +11,19 @@ use tuckbox_arena::{check_private_folder, Arena, Place};
 use crate::error::{reserve, Error, Result};
 use crate::eviction::{IfStuck, EVICTION_BATCH};
 use crate::format::{
-    plan, shard, KeyHash, Shape, BUCKETS_AT_FIRST, MAX_ENTRIES_MAX, SIZE_BYTES_MIN,
+    plan, shard, KeyHash, Shape, BUCKETS_AT_FIRST, MAX_ENTRIES_MAX, NO_EVICTION, ORDERED,
+    SIZE_BYTES_MIN,
 };
 use crate::index::Lookup;
 use crate::invalidation::{rows, SHARD_OF_NAMESPACES};
 use crate::leases::{Begin, Begun, Leases, Token};
-use crate::reading::{Buffer, Live, Reader, ScanState, WINDOW};
+use crate::reading::{Buffer, Live, Proof, Reader, ScanState, WatchedEras, WINDOW};
 use crate::repair::{lock, Audit};
 use crate::storage::{check_tag, Context};
 use crate::value::{
     Attributes, Changes, CheckReport, Condition, Config, Entry, FullEntry, Item, Terms, Ttl, Value,
 };
 use crate::writing::{Store, Writer};
-
-/// Buckets that `expire` visits under one lock.
-const EXPIRE_BUCKETS: u32 = 64;
 
 /// A cache shared by every process that opens the same file.
 ///
@@ -188,7 +186,61 @@ impl Cache {
     pub(crate) fn find(&self, key: &[u8], buffer: &mut Buffer) -> Result<bool> {
         let owner = self.cx.arena.reader()?;
         self.cx.check_lengths(key, None)?;
-        self.reads().find_hashed(owner, key, self.cx.hasher.key(key), buffer)
+        self.reads().find_hashed::<false>(owner, key, self.cx.hasher.key(key), buffer)
+    }
+
+    /// As [`Cache::find`], and proves the entry if that is possible. Its key contains these eras.
+    pub(crate) fn find_proved(
+        &self,
+        key: &[u8],
+        eras: Option<&WatchedEras>,
+        buffer: &mut Buffer,
+    ) -> Result<(bool, Option<Proof>)> {
+        let owner = self.cx.arena.reader()?;
+        self.cx.check_lengths(key, None)?;
+        let hash = self.cx.hasher.key(key);
+        let found = self.reads().find_hashed::<true>(owner, key, hash, buffer)?;
+        Ok((found, if found { self.reads().prove(hash, eras, buffer) } else { None }))
+    }
+
+    /// As [`Cache::get`], and proves the entry if that is possible, for [`Cache::is_current`]. The key
+    /// contains `eras`, if it is one of a namespace.
+    ///
+    /// # Errors
+    /// As [`Cache::get`].
+    pub fn get_proved<'b>(
+        &self,
+        key: &[u8],
+        eras: Option<&WatchedEras>,
+        buffer: &'b mut Buffer,
+    ) -> Result<(Option<Entry<'b>>, Option<Proof>)> {
+        let (is_found, proof) = self.find_proved(key, eras, buffer)?;
+        Ok((is_found.then(|| self.entry(buffer)), proof))
+    }
+
+    /// Whether a get would return the entry that was proved, at this moment. If so, it counts as a
+    /// hit. False also if this handle is closed or cannot tell.
+    #[inline(always)]
+    pub fn is_current(&self, proof: &Proof) -> bool {
+        self.cx.arena.reader().is_ok_and(|owner| self.reads().is_current(owner, proof))
+    }
+
+    /// The eras of namespaces, for a key that is made of them, and what [`Cache::get_proved`] needs to
+    /// notice that one of them ends.
+    ///
+    /// # Errors
+    /// As [`Cache::era`].
+    pub fn watch_eras(&self, namespaces: &[Vec<u8>]) -> Result<WatchedEras> {
+        let mut watched = WatchedEras { serial: self.cx.serial, ..WatchedEras::default() };
+        for namespace in namespaces {
+            let rows = rows(&self.cx);
+            watched.eras.push(rows.watch_era(rows.name_hash(namespace), &mut watched.words));
+        }
+        self.cx.arena.check_open()?;
+        self.cx.arena.check_not_lost()?;
+        // As [`Cache::era`].
+        lock::check_successor(&self.cx)?;
+        Ok(watched)
     }
 
     /// The entry that this cache has just copied into the buffer.
@@ -202,7 +254,7 @@ impl Cache {
         self.cx.arena.reader()?;
         self.cx.check_lengths(key, None)?;
         let mut buffer = Buffer::new();
-        let found = self.reads().read(key, self.cx.hasher.key(key), &mut buffer, false)?;
+        let found = self.reads().read::<false>(key, self.cx.hasher.key(key), &mut buffer, false)?;
         // Also closed: another thread may have given the memory back.
         self.cx.arena.check_open()?;
         self.cx.arena.check_not_lost()?;
@@ -443,9 +495,13 @@ impl Cache {
                 self.cx.arena.check_not_lost()?;
                 return Ok(true);
             }
-            match attempt {
-                0 if shard.has_damaged_log() => Audit(&shard).repair_damage(),
-                _ => _ = shard.free_space(EVICTION_BATCH, IfStuck::after(attempt), 0),
+            if attempt == 0 && shard.has_damaged_log() {
+                Audit(&shard).repair_damage();
+            } else if !shard.free_space(EVICTION_BATCH, IfStuck::after(attempt), 0) {
+                let (index, if_stuck) = (shard.index, IfStuck::after(attempt));
+                drop(shard);
+                let wanted_bytes = live.header.total_bytes(&self.cx.shape);
+                self.writes().free_space_elsewhere(index, if_stuck, wanted_bytes)?;
             }
         }
         self.cx.arena.check_not_lost()?;
@@ -569,17 +625,7 @@ impl Cache {
     /// # Errors
     /// [`Error::Arena`] for locks.
     pub fn expire(&self) -> Result<u64> {
-        let mut count = 0;
-        for index in 0..self.cx.shape.shard_count {
-            for first in (0..).step_by(EXPIRE_BUCKETS as usize) {
-                let shard = self.writes().lock(index)?;
-                let (expired, more) = shard.expire_buckets(first, EXPIRE_BUCKETS);
-                count += expired;
-                if !more {
-                    break;
-                }
-            }
-        }
+        let count = self.writes().expire()?;
         self.cx.arena.check_not_lost()?;
         Ok(count)
     }
@@ -621,10 +667,9 @@ impl Cache {
             self.reads().ask_for(&hashes[..window.len()]);
             for (key, hash) in window.iter().zip(hashes) {
                 // Checked each time: `answer` may have closed the cache.
-                let found =
-                    self.cx.arena.reader().map_err(Error::from).and_then(|owner| {
-                        self.reads().find_hashed(owner, key.as_ref(), hash, buffer)
-                    });
+                let found = self.cx.arena.reader().map_err(Error::from).and_then(|owner| {
+                    self.reads().find_hashed::<false>(owner, key.as_ref(), hash, buffer)
+                });
                 match found {
                     Ok(true) => answer(*next, self.entry(buffer))?,
                     Ok(false) => {}
@@ -666,7 +711,12 @@ impl Cache {
         done
     }
 
-    /// Iterates over all entries, each key once, in no order.
+    /// Whether nothing was inserted since an iteration over an ordered cache began.
+    pub fn has_newest(&self, walk: &ScanState) -> bool {
+        self.reads().has_newest(walk)
+    }
+
+    /// Iterates over all entries, each key once: in the order of insertion if the cache is ordered.
     pub fn scan(&self) -> Scan<'_> {
         Scan { cache: self, state: ScanState::default() }
     }
@@ -677,15 +727,16 @@ impl Cache {
         walk: &mut ScanState,
         buffer: &'b mut Buffer,
     ) -> Result<Option<Item<'b>>> {
-        if !self.reads().walk_on(walk, buffer)? {
+        if !self.reads().scan_on(walk, buffer)? {
             // Also closed: another thread may have given the memory back.
             self.cx.arena.check_open()?;
             self.cx.arena.check_not_lost()?;
             return Ok(None);
         }
         let key = buffer.header.key(&buffer.record);
-        let FullEntry { entry, tags, .. } = buffer.full_entry(&self.cx.shape, false);
-        Ok(Some(Item { key, entry, tags }))
+        let full = buffer.full_entry(&self.cx.shape, false);
+        let FullEntry { entry, tags, made_us, is_pinned, .. } = full;
+        Ok(Some(Item { key, entry, tags, stale_us: buffer.stale_us(), made_us, is_pinned }))
     }
 
     /// Verifies every entry and every segment, and repairs what it can. Writes to a shard wait
@@ -741,7 +792,10 @@ pub(crate) fn plan_for(config: &Config) -> Result<tuckbox_arena::Plan> {
         }
     }
     let plan = plan::plan(asked_bytes, config.max_entries.unwrap_or(0));
-    let (features_optional, after_power_cut) = (config.favour as u64, config.after_power_cut);
+    let eviction = if config.evicts { 0 } else { NO_EVICTION };
+    let order = if config.is_ordered { ORDERED } else { 0 };
+    let (features_optional, after_power_cut) =
+        (config.favour as u64 | eviction | order, config.after_power_cut);
     Ok(tuckbox_arena::Plan { features_optional, after_power_cut, ..plan })
 }
 

@@ -36,6 +36,30 @@ pub(crate) fn reserve<T>(items: &mut Vec<T>, more: usize) -> Result<()> {
     items.try_reserve(more).map_err(|_| Error::OutOfMemory { wanted_bytes })
 }
 
+fn named(path: &std::path::Path) -> String {
+    if path.as_os_str().is_empty() {
+        "this cache".into()
+    } else {
+        path.display().to_string()
+    }
+}
+
+fn limit(max_entries: u64) -> String {
+    if max_entries == 0 {
+        String::new()
+    } else {
+        format!(" and {max_entries} entries")
+    }
+}
+
+fn why(evicts: bool) -> &'static str {
+    if evicts {
+        "all of its entries are pinned"
+    } else {
+        "it evicts no entries"
+    }
+}
+
 /// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -97,6 +121,27 @@ pub enum Error {
     Full {
         /// How many bytes were needed.
         wanted_bytes: u64,
+    },
+    /// The cache is full of entries that are never evicted.
+    #[error(
+        "{} is full: it has no room for {wanted_bytes} bytes more within {size_bytes} bytes{}, and \
+         {}; nothing was changed: delete entries, or give it a larger size with resize",
+        named(path), limit(*max_entries), why(*evicts)
+    )]
+    NoRoom {
+        /// The cache file.
+        path: PathBuf,
+        /// How many bytes were needed.
+        wanted_bytes: u64,
+        /// Byte limit of the cache.
+        size_bytes: u64,
+        /// Limit of entries, 0 for none.
+        max_entries: u64,
+        /// Whether the cache evicts entries that are not pinned.
+        evicts: bool,
+        /// Whether expired and invalid entries were searched for. A search that found none is not
+        /// repeated until it may find some.
+        was_searched: bool,
     },
     /// This process has not enough memory for a copy or a record. Nothing was changed.
     #[error(

@@ -6,6 +6,7 @@
 //! file; a read without a file is a miss. The former cache gives back its memory at once, but its
 //! addresses stay reserved until the handle is dropped, because other threads may be reading.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use tuckbox_arena::{create_private_folder, Error as ArenaError, Place};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::leases::{Begin, Token};
-use crate::reading::{Buffer, ScanState};
+use crate::reading::{Buffer, Order, Proof, ScanState, WatchedEras};
 use crate::value::{
     Attributes, Changes, CheckReport, Config, Entry, FullEntry, Item, Stats, Terms, Ttl, Value,
 };
@@ -51,6 +52,13 @@ pub struct Handle {
 pub struct Walk {
     state: ScanState,
     of: Option<usize>,
+}
+
+impl Walk {
+    /// Begins an iteration; an ordered cache is walked through in this order.
+    pub fn new(order: Order) -> Walk {
+        Walk { state: ScanState::new(order), of: None }
+    }
 }
 
 /// Whether another file may be at the path: the handle's own was lost or resized, or another thread
@@ -104,6 +112,29 @@ impl Handle {
         self.write(|cache| self.resize_from(cache, changes))
     }
 
+    /// Copies the live entries into a new file at another path, which is a cache with the same
+    /// settings and id. They are those of one moment: writes wait meanwhile.
+    ///
+    /// # Errors
+    /// [`ArenaError::Exists`], those of [`Cache::open`] for a new file, and of [`Cache::set`] for
+    /// locks. There is no new file then.
+    pub fn copy_to(&self, path: &Path) -> Result<()> {
+        self.write(|cache| {
+            let settings = cache.settings();
+            let config = Config {
+                size_bytes: settings.size_bytes,
+                max_entries: Some(settings.max_entries).filter(|limit| *limit > 0),
+                favour: settings.favour,
+                after_power_cut: settings.after_power_cut,
+                evicts: settings.evicts,
+                is_ordered: settings.is_ordered,
+                changes: Changes::default(),
+                ..self.config.get().clone()
+            };
+            cache.copied_to(path, &config)
+        })
+    }
+
     fn resize_from(&self, cache: &Cache, changes: Changes) -> Result<()> {
         let (settings, known) = (cache.settings(), self.config.get());
         let wanted = changes.of(settings);
@@ -112,6 +143,8 @@ impl Handle {
             max_entries: Some(wanted.max_entries).filter(|limit| *limit > 0),
             favour: wanted.favour,
             after_power_cut: settings.after_power_cut,
+            evicts: settings.evicts,
+            is_ordered: settings.is_ordered,
             changes: Changes {
                 size_bytes: changes.size_bytes.or(known.changes.size_bytes),
                 max_entries: changes.max_entries.or(known.changes.max_entries),
@@ -319,6 +352,41 @@ impl Handle {
     ) -> Result<Option<&'a Cache>> {
         let found = self.read_again(cache, error, |cache| Ok((cache, cache.find(key, buffer)?)))?;
         Ok(found.and_then(|(cache, is_found)| is_found.then_some(cache)))
+    }
+
+    /// See [`Cache::get_proved`].
+    ///
+    /// # Errors
+    /// As [`Cache::get_proved`], [`Error::NotReopened`].
+    pub fn get_proved<'b>(
+        &self,
+        key: &[u8],
+        eras: Option<&WatchedEras>,
+        buffer: &'b mut Buffer,
+    ) -> Result<(Option<Entry<'b>>, Option<Proof>)> {
+        let cache = self.latest.get();
+        let (cache, (is_found, proof)) = match cache.find_proved(key, eras, buffer) {
+            Ok(found) => (cache, found),
+            Err(error) => match self.find_again(cache, error, key, buffer)? {
+                Some(cache) => (cache, (true, None)),
+                None => return Ok((None, None)),
+            },
+        };
+        Ok((is_found.then(|| cache.entry(buffer)), proof))
+    }
+
+    /// See [`Cache::is_current`].
+    #[inline(always)]
+    pub fn is_current(&self, proof: &Proof) -> bool {
+        self.latest.get().is_current(proof)
+    }
+
+    /// See [`Cache::watch_eras`]. Does not look for another file.
+    ///
+    /// # Errors
+    /// As [`Cache::watch_eras`].
+    pub fn watch_eras(&self, namespaces: &[Vec<u8>]) -> Result<WatchedEras> {
+        self.latest.get().watch_eras(namespaces)
     }
 
     /// See [`Cache::contains`].
@@ -598,6 +666,13 @@ impl Handle {
         // Safe to ignore: without a file these are the statistics of an empty cache.
         let _ = self.current();
         Stats { reopened: self.reopened.load(Ordering::Relaxed), ..self.of_latest(Cache::stats) }
+    }
+
+    /// See [`Cache::has_newest`]. False if the iteration began in another file.
+    pub fn has_newest(&self, walk: &Walk) -> bool {
+        let cache = self.latest.get();
+        let is_same = walk.of.is_none_or(|of| of == std::ptr::from_ref(cache).addr());
+        is_same && !cache.is_closed() && cache.has_newest(&walk.state)
     }
 
     /// See [`Cache::scan_next`].

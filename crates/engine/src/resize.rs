@@ -1,5 +1,5 @@
-//! Resizing: copies a cache into a new file with other settings, which takes the old one's name. Must
-//! not know who asks for that, nor how handles follow.
+//! Resizing: copies a cache into a new file with other settings, which takes the old one's name; or
+//! into one with a name of its own. Must not know who asks for that, nor how handles follow.
 //!
 //! All shards are locked from before the copy until the new file has the name, so no write reaches
 //! the old file after its shard was copied. Just before the new file gets the name, the entries of
@@ -21,6 +21,7 @@
 //!   thread there is none, nor a closing of this handle: it runs no host code meanwhile.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Instant;
 
 use tuckbox_arena::{mutants, Counter, Error as ArenaError, NoHostCode, Successor};
@@ -101,6 +102,31 @@ impl Cache {
         Ok(new)
     }
 
+    /// Copies the live entries into a new file at another path, with these settings. They are those of
+    /// one moment: writes wait meanwhile.
+    ///
+    /// # Errors
+    /// As [`Cache::resized`]; [`ArenaError::Exists`]. There is no new file then.
+    pub(crate) fn copied_to(&self, path: &Path, config: &Config) -> Result<()> {
+        let plan = plan_for(config)?;
+        let _no_host_code = NoHostCode::begin();
+        let shards = self.lock_all()?;
+        let former = &self.cx.arena;
+        let successor = Successor::beside(path, config.rights)?;
+        let (arena, new_name) = successor.create_copy(former, &plan, plan::layer(), &lay_out)?;
+        let new = Cache { cx: Context::new(arena, config) };
+        self.continue_versions(&new);
+        rows(&new.cx).continue_from(rows(&self.cx));
+        let live_count = copy_all(&self.cx, &shards, &new)?;
+        // A mapping that was lost meanwhile has no more entries to copy.
+        former.check_not_lost()?;
+        self.continue_counts(&new, live_count);
+        drop(shards);
+        successor.publish(new_name, &new.cx.arena)?;
+        new.close();
+        Ok(())
+    }
+
     fn lock_all(&self) -> Result<Vec<Entries<'_>>> {
         let began = Instant::now();
         let lock_one = |index| {
@@ -161,7 +187,8 @@ fn copy_all(cx: &Context, shards: &[Entries<'_>], new: &Cache) -> Result<u64> {
                 continue;
             };
             live_count += 1;
-            let fits = copy_one(slot, expiry_us, is_stale, &buffer, new, &mut hits)?;
+            let fits = copy_one(slot, expiry_us, is_stale, &buffer, new, &mut hits)
+                .map_err(|error| named_as(error, cx))?;
             too_large_count += u64::from(!fits);
         }
         if is_done {
@@ -175,7 +202,7 @@ fn copy_all(cx: &Context, shards: &[Entries<'_>], new: &Cache) -> Result<u64> {
 /// The entries of a shard, the most useful last.
 fn ranked(shard: &Entries<'_>) -> Result<Vec<Ranked>> {
     let mut order = BTreeMap::new();
-    for kind in LogKind::BOTH {
+    for kind in LogKind::ALL {
         let mut next = shard.tail_cursor(kind).map(|tail| tail.segment);
         while let Some(segment) = next.filter(|segment| !order.contains_key(segment)) {
             order.insert(segment, order.len() as u64);
@@ -212,7 +239,8 @@ fn copy_one(
     let mut expiry_us = (expiry_us != expiry::NEVER_US).then_some(expiry_us);
     let (mut names, mut count) = ([""; crate::TAGS_MAX], 0);
     let stored = buffer.header.attributes(&buffer.record).ok().flatten();
-    let attributes = stored.map(|StoredAttributes { stamp, mut stale_us, made_us, tags }| {
+    let attributes = stored.map(|stored| {
+        let StoredAttributes { mut stale_us, tags, .. } = stored;
         for (place, tag) in names.iter_mut().zip(tags) {
             *place = std::str::from_utf8(tag).unwrap_or_default();
             count += 1;
@@ -222,20 +250,37 @@ fn copy_one(
             let end_us = *expiry_us.get_or_insert(crate::EXPIRY_US_MAX);
             stale_us = stale_us.max(end_us.saturating_sub(new.now_us()));
         }
-        NewAttributes { tags: &names[..count], stale_us, made_us, stamp }
+        let StoredAttributes { stamp, made_us, is_pinned, position, .. } = stored;
+        let tags = &names[..count];
+        NewAttributes { tags, stale_us, made_us, is_pinned, position, stamp }
     });
     let (attributes, always) = (attributes.as_ref(), Condition::Always);
+    let stays = attributes.is_some_and(|it| it.is_pinned) || !new.cx.shape.evicts;
     match new.writes().store_copy(key, value, expiry_us, attributes, false, always) {
+        Err(error @ (Error::ValueTooLarge { .. } | Error::Full { .. })) if stays => {
+            return Err(error);
+        }
         Err(Error::ValueTooLarge { .. }) => return Ok(false),
         // It is evicted.
-        Err(Error::Full { .. }) => return Ok(true),
+        Err(Error::Full { .. } | Error::NoRoom { .. }) if !stays => return Ok(true),
         stored => _ = stored?,
     }
     let policy = slot.policy();
     for _ in 0..(policy.hits() + policy.frequency()).min(HITS_MAX) {
-        new.reads().read(key, new.cx.hasher.key(key), hits, true)?;
+        new.reads().read::<false>(key, new.cx.hasher.key(key), hits, true)?;
     }
     Ok(true)
+}
+
+/// The error of a copy without room for an entry that is never evicted, as one of the old file.
+fn named_as(error: Error, cx: &Context) -> Error {
+    match error {
+        Error::NoRoom { wanted_bytes, size_bytes, max_entries, evicts, was_searched, .. } => {
+            let path = cx.arena.path().into();
+            Error::NoRoom { path, wanted_bytes, size_bytes, max_entries, evicts, was_searched }
+        }
+        error => error,
+    }
 }
 
 /// Refuses a copy that lost entries, of `fitting_count`, because the file system has no room for

@@ -25,6 +25,8 @@ impl Cache {
             max_entries: self.cx.shape.max_entries,
             favour: self.cx.shape.favour,
             after_power_cut: plan.after_power_cut,
+            evicts: self.cx.shape.evicts,
+            is_ordered: self.cx.shape.is_ordered,
         }
     }
 
@@ -40,7 +42,7 @@ impl Cache {
         let spare = (0..self.cx.shape.shard_count).map(|index| self.cx.spares_of(index)).sum();
         let others = [free, building, index, body, spare];
         let record_bytes = self.cx.sum_over_logs(log::BYTES);
-        let Settings { size_bytes, max_entries, favour, after_power_cut } = self.settings();
+        let Settings { size_bytes, max_entries, favour, after_power_cut, .. } = self.settings();
         Stats {
             entries: self.len(),
             entry_bytes: record_bytes.wrapping_add(self.cx.sum_over_logs(log::BODY_BYTES)),

@@ -61,6 +61,8 @@ pub struct Attributes<'a> {
     pub stale: Option<Ttl>,
     /// How long it took to make the value, in microseconds.
     pub made_us: Option<u64>,
+    /// Whether it is never evicted: it leaves the cache by its time to live, a tag or a delete.
+    pub is_pinned: bool,
     /// What the stamp clock showed when the making began; none for now. Evictions of its tags since
     /// then make the entry invalid.
     pub stamp: Option<u64>,
@@ -69,7 +71,8 @@ pub struct Attributes<'a> {
 impl Attributes<'_> {
     /// Whether there are any: an entry without them takes less space.
     pub fn are_none(&self) -> bool {
-        self.tags.is_empty() && self.stale.is_none() && self.made_us.is_none()
+        let Attributes { tags, stale, made_us, is_pinned, stamp: _ } = self;
+        tags.is_empty() && stale.is_none() && made_us.is_none() && !is_pinned
     }
 }
 
@@ -148,6 +151,8 @@ pub struct FullEntry<'a> {
     pub is_stale: bool,
     /// How long it took to make the value, in microseconds, if that is known.
     pub made_us: Option<u64>,
+    /// Whether it is never evicted.
+    pub is_pinned: bool,
 }
 
 /// The tags of an entry: an iterator over their UTF-8. In the file each name is preceded by its length
@@ -179,6 +184,12 @@ pub struct Item<'a> {
     pub entry: Entry<'a>,
     /// The tags of the entry.
     pub tags: Tags<'a>,
+    /// For how many microseconds after its time to live it is kept as a stale one.
+    pub stale_us: u64,
+    /// How long it took to make the value, in microseconds, if that is known.
+    pub made_us: Option<u64>,
+    /// Whether it is never evicted.
+    pub is_pinned: bool,
 }
 
 /// What eviction maximises if the byte limit binds and values differ in size. The numbers are those
@@ -224,6 +235,12 @@ pub struct Config {
     /// What happens to the entries of a new file if the machine stops while the cache is in use; an
     /// existing file keeps its own setting.
     pub after_power_cut: AfterPowerCut,
+    /// Whether a new file evicts entries when it is full; otherwise a write without room is refused. An
+    /// existing file keeps its own setting.
+    pub evicts: bool,
+    /// Whether a new file keeps the order in which keys were inserted. An existing file keeps its own
+    /// setting.
+    pub is_ordered: bool,
     /// Whether the file is only read, and the group that shares it, if any. Only for paths: a
     /// private cache is its owner's.
     pub rights: Rights,
@@ -246,6 +263,8 @@ impl Default for Config {
             max_entries: None,
             favour: Favour::default(),
             after_power_cut: AfterPowerCut::default(),
+            evicts: true,
+            is_ordered: false,
             rights: Rights::default(),
             lock_limit: Duration::from_secs(1),
             clock: Clock::System,
@@ -298,6 +317,10 @@ pub struct Settings {
     pub favour: Favour,
     /// What happens to the entries if the machine stops while the cache is in use.
     pub after_power_cut: AfterPowerCut,
+    /// Whether entries are evicted when it is full.
+    pub evicts: bool,
+    /// Whether it keeps the order in which keys were inserted.
+    pub is_ordered: bool,
 }
 
 /// Statistics of a cache. Counts are sums over all processes since the file was created.

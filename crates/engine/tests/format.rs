@@ -41,16 +41,16 @@ fn constants() -> BTreeMap<(&'static str, &'static str), u64> {
     constants!(map, process: STATE PID START_TICKS PID_NAMESPACE STACK_START WISHES COUNTERS);
     constants!(map, segment: GENERATION OWNER NOTES);
     constants!(map, note: NEXT EXTENT OPENED);
-    constants!(map, shard: LOCK BOOT STATE EPOCH SAMPLED_BELOW SEQUENCE EVICTIONS EXPIRATIONS LOST
+    constants!(map, shard: LOCK BOOT SOONEST SEARCHED SEARCH STATE EPOCH SAMPLED_BELOW SEQUENCE EVICTIONS EXPIRATIONS LOST
         INDEX_SEGMENTS BODY_SEGMENTS SETS DELETES INTENT SPARES INTENT_SUM SMALL MAIN CLOCK INCREMENTS HALVINGS
-        WINS SETTING SWITCHES FORMER_EPOCH DIRECTORY);
+        WINS SETTING SWITCHES FORMER_EPOCH PINNED PINNED_MOST DIRECTORY);
     constants!(map, log: HEAD TAIL ENTRIES BYTES BODY_BYTES SEGMENTS);
     constants!(map, policy_selection: NOTED_COUNT REPLAYED_COUNT SHADOW_CAPACITY MEAN_BYTES REGRETS
         SURPLUS SHORTENED NOTED SHADOWS);
     constants!(map, shadow: APPENDS CLOCK INCREMENTS HALVINGS WINS ENTRIES);
     constants!(map, maker: HASH CLAIM);
     constants!(map, flag: EXPIRY NUMBER LONG);
-    constants!(map, table: STAMP_CLOCK CLOCK_BOOT BASE_ERA TAG_ROWS);
+    constants!(map, table: STAMP_CLOCK CLOCK_BOOT BASE_ERA LAST_POSITION TAG_ROWS);
     constants!(map, tag_row: TAG INVALIDATED STALED);
     constants!(map, namespace_row: NAMESPACE ERA);
     map
@@ -89,6 +89,9 @@ fn adjacent_words_do_not_overlap() {
     let shard_words = [
         (shard::LOCK, 8),
         (shard::BOOT, 8),
+        (shard::SOONEST, 8),
+        (shard::SEARCHED, 8),
+        (shard::SEARCH, 8),
         (shard::STATE, 8),
         (shard::EPOCH, 8),
         (shard::SAMPLED_BELOW, 8),
@@ -105,6 +108,8 @@ fn adjacent_words_do_not_overlap() {
         (shard::INTENT_SUM, 8),
         (shard::SMALL, log::SEGMENTS + 8),
         (shard::MAIN, log::SEGMENTS + 8),
+        (shard::PINNED, log::SEGMENTS + 8),
+        (shard::PINNED_MOST, 8),
         (shard::CLOCK, 8),
         (shard::INCREMENTS, 8),
         (shard::HALVINGS, 8),

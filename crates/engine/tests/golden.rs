@@ -28,12 +28,14 @@ struct Kind {
     large: u64,
 }
 
-fn kinds() -> [Kind; 3] {
+fn kinds() -> [Kind; 4] {
     let limited = Config { max_entries: Some(100), ..config(64 << 10) };
+    let ordered = Config { is_ordered: true, ..config(64 << 10) };
     [
         Kind { file: "format-1-64k.tuck", config: config(64 << 10), keys: 120, large: 1 },
         Kind { file: "format-1-limited.tuck", config: limited, keys: 60, large: 0 },
         Kind { file: "format-1-large-values.tuck", config: config(256 << 10), keys: 20, large: 4 },
+        Kind { file: "format-1-ordered.tuck", config: ordered, keys: 60, large: 0 },
     ]
 }
 
@@ -67,6 +69,11 @@ fn tags_of(key: u64) -> &'static [&'static str] {
     }
 }
 
+/// In the ordered file, every sixth entry is pinned.
+fn is_pinned(kind: &Kind, key: u64) -> bool {
+    kind.config.is_ordered && key % 6 == 1
+}
+
 #[test]
 #[ignore = "makes the files that are not there"]
 fn make_the_files() {
@@ -86,6 +93,7 @@ fn make_the_files() {
                 terms.attributes =
                     Attributes { tags: tags_of(key), stale, ..Attributes::default() };
             }
+            terms.attributes.is_pinned = is_pinned(&kind, key);
             assert!(cache.store(&name, as_value(&value, &name), &terms).unwrap());
         }
         let tags: &[&str] = &["evicted"];
@@ -116,11 +124,19 @@ fn files_of_this_format_are_read_exactly() {
             let entry = full.entry;
             assert_eq!(entry.value, as_value(&value, &name), "{} of {}", count, kind.file);
             assert_eq!(entry.expiry_us.is_some(), ttl != Ttl::Never);
+            assert_eq!(full.is_pinned, is_pinned(&kind, count));
             let tags = tags_of(count).iter().map(|tag| tag.as_bytes());
             assert!(full.tags.eq(tags), "{} of {}", count, kind.file);
             count += 1;
         }
         assert_eq!(cache.get(b"invalid", &mut buffer).unwrap(), None);
+        if kind.config.is_ordered {
+            let mut scan = cache.scan();
+            for (name, ..) in entries(&kind) {
+                let item = scan.next(&mut buffer).unwrap().expect("it was stored");
+                assert_eq!(item.key, name);
+            }
+        }
         assert!(cache.era(b"blog").unwrap() > 1 && cache.era(b"other").unwrap() == 1);
         assert_eq!(cache.expire().unwrap(), 1);
         let report = cache.check().unwrap();

@@ -25,7 +25,7 @@ use crate::scratch::{self, Used};
 use crate::spaces;
 use crate::terms::{self, OwnedTerms};
 use crate::waiter::{self, PythonWaiter};
-use crate::{choices, many, numbers, reports, ttl};
+use crate::{choices, dumps, get_set, many, numbers, reports, ttl};
 
 /// The operations of a cache. Use the subclass `tuckbox.Cache` to open one.
 #[derive(Default)]
@@ -33,8 +33,8 @@ use crate::{choices, many, numbers, reports, ttl};
 pub struct Core {
     // Set by `__init__`, not `__new__`, so that subclasses can have other arguments.
     opened: OnceLock<Opened>,
-    /// Where the last `popitem` of this handle ended.
-    pub popped: Mutex<Walk>,
+    /// Where the last `popitem` of this handle ended, and whether it was for the newest entry.
+    pub popped: Mutex<Option<(bool, Walk)>>,
 }
 
 impl Core {
@@ -122,7 +122,7 @@ pub fn entry_of<'py>(
     let tags = full.tags.filter_map(|tag| std::str::from_utf8(tag).ok());
     let tags = PyTuple::new(py, tags.collect::<Vec<_>>())?;
     let made_s = full.made_us.map(|us| us as f64 / 1e6);
-    let fields = (value, expiry_s, full.entry.version, tags, full.is_stale, made_s);
+    let fields = (value, expiry_s, full.entry.version, tags, full.is_stale, made_s, full.is_pinned);
     CLASS.import(py, "tuckbox.results", "Entry")?.call1(fields)
 }
 
@@ -139,8 +139,9 @@ impl Core {
     /// `exact`, numbers of other libraries are refused as values. `objects` stores values that are
     /// not plain (see `tuckbox.objects`). With `only_mine`, a file of another user is refused. With `resizes`, an existing file
     /// gets the given settings. With
-    /// `creates_folder`, a removed file is created again together with its folder.
-    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, favour=None, after_power_cut=None, lock_timeout_s=1.0, read_only=false, group=None, exact=false, objects=None, only_mine=false, clock=None, resizes=false, creates_folder=false))]
+    /// `creates_folder`, a removed file is created again together with its folder. With
+    /// `local_bytes`, `get` keeps objects of about this many bytes in this process.
+    #[pyo3(signature = (path=None, *, shown=None, size_bytes=None, max_entries=None, favour=None, after_power_cut=None, evict=None, ordered=None, lock_timeout_s=1.0, read_only=false, group=None, exact=false, objects=None, only_mine=false, clock=None, resizes=false, creates_folder=false, local_bytes=None))]
     #[allow(clippy::too_many_arguments)]
     fn __init__(
         &self,
@@ -151,6 +152,8 @@ impl Core {
         max_entries: Option<u64>,
         favour: Option<&Bound<'_, PyAny>>,
         after_power_cut: Option<&Bound<'_, PyAny>>,
+        evict: Option<bool>,
+        ordered: Option<bool>,
         lock_timeout_s: f64,
         read_only: bool,
         group: Option<u32>,
@@ -160,6 +163,7 @@ impl Core {
         clock: Option<&Bound<'_, ManualClock>>,
         resizes: bool,
         creates_folder: bool,
+        local_bytes: Option<u64>,
     ) -> PyResult<()> {
         let rights = Rights { group, read_only, only_mine };
         let objects = objects.map(Objects::new).transpose()?;
@@ -181,6 +185,8 @@ impl Core {
             max_entries,
             favour: choices::favour_of(favour)?,
             after_power_cut: choices::after_power_cut_of(after_power_cut)?,
+            evicts: evict.unwrap_or(true),
+            is_ordered: ordered.unwrap_or(false),
             rights,
             lock_limit: Duration::try_from_secs_f64(lock_timeout_s).map_err(|_| {
                 classes::InvalidLockTimeout::new_err(format!(
@@ -190,7 +196,7 @@ impl Core {
             clock: clock.map_or(Clock::System, |clock| clock.get().clock()),
             waiter: Arc::new(PythonWaiter),
         };
-        let opened = Opened::open(py, place, &config, lock_timeout_s, exact, objects)?;
+        let opened = Opened::open(py, place, &config, lock_timeout_s, exact, objects, local_bytes)?;
         self.opened.set(opened).map_err(|_| already_open())
     }
 
@@ -236,7 +242,7 @@ impl Core {
     ///     key: A str, bytes, int, or a tuple of these.
     ///     value: An object of one of the types listed in `tuckbox.Cache`.
     ///     ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
-    ///     tags, stale: As `set`.
+    ///     tags, stale, pinned: As `set`.
     ///
     /// Returns:
     ///     True if the value was stored, False if the key has a value.
@@ -247,8 +253,8 @@ impl Core {
     /// Example:
     ///     >>> cache.add("seen:7", True, ttl=60), cache.add("seen:7", True, ttl=60)
     ///     (True, False)
-    #[pyo3(signature = (key, value, ttl=None, *, tags=Given(None), stale=None))]
-    #[pyo3(text_signature = "($self, key, value, ttl=None, *, tags=(), stale=None)")]
+    #[pyo3(signature = (key, value, ttl=None, *, tags=Given(None), stale=None, pinned=Given(None)))]
+    #[pyo3(text_signature = "($self, key, value, ttl=None, *, tags=(), stale=None, pinned=False)")]
     #[allow(clippy::too_many_arguments)]
     fn add<'py>(
         &self,
@@ -258,8 +264,10 @@ impl Core {
         ttl: Option<&Bound<'py, PyAny>>,
         tags: Given<'py>,
         stale: Option<&Bound<'py, PyAny>>,
+        pinned: Given<'py>,
     ) -> Quick<bool> {
-        let given = OwnedTerms::new(ttl::parse(ttl)?, tags.0.as_ref(), stale, None)?;
+        let given =
+            OwnedTerms::new(ttl::parse(ttl)?, tags.0.as_ref(), stale, None, pinned.0.as_ref())?;
         self.store_on(py, key, value, &given, Condition::Absent)
     }
 
@@ -269,7 +277,7 @@ impl Core {
     ///     key: A str, bytes, int, or a tuple of these.
     ///     value: An object of one of the types listed in `tuckbox.Cache`.
     ///     ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
-    ///     tags, stale, keep_ttl: As `set`.
+    ///     tags, stale, keep_ttl, pinned: As `set`.
     ///
     /// Returns:
     ///     True if the value was stored, False if the key has no value.
@@ -280,9 +288,9 @@ impl Core {
     /// Example:
     ///     >>> cache.replace("user:42", "Ada")
     ///     False
-    #[pyo3(signature = (key, value, ttl=None, *, tags=Given(None), stale=None, keep_ttl=Given(None)))]
+    #[pyo3(signature = (key, value, ttl=None, *, tags=Given(None), stale=None, keep_ttl=Given(None), pinned=Given(None)))]
     #[pyo3(
-        text_signature = "($self, key, value, ttl=None, *, tags=(), stale=None, keep_ttl=False)"
+        text_signature = "($self, key, value, ttl=None, *, tags=(), stale=None, keep_ttl=False, pinned=False)"
     )]
     #[allow(clippy::too_many_arguments)]
     fn replace<'py>(
@@ -294,9 +302,10 @@ impl Core {
         tags: Given<'py>,
         stale: Option<&Bound<'py, PyAny>>,
         keep_ttl: Given<'py>,
+        pinned: Given<'py>,
     ) -> Quick<bool> {
         let (tags, keep_ttl) = (tags.0.as_ref(), keep_ttl.0.as_ref());
-        let given = OwnedTerms::new(ttl::parse(ttl)?, tags, stale, keep_ttl)?;
+        let given = OwnedTerms::new(ttl::parse(ttl)?, tags, stale, keep_ttl, pinned.0.as_ref())?;
         self.store_on(py, key, value, &given, Condition::Present)
     }
 
@@ -307,7 +316,7 @@ impl Core {
     ///     value: An object of one of the types listed in `tuckbox.Cache`.
     ///     version: The `version` of the `Entry` that `get_entry` returned.
     ///     ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
-    ///     tags, stale, keep_ttl: As `set`.
+    ///     tags, stale, keep_ttl, pinned: As `set`.
     ///
     /// Returns:
     ///     True if the value was stored, False if the value changed meanwhile or is missing.
@@ -323,9 +332,9 @@ impl Core {
     ///     True
     ///     >>> cache.cas("cart", entry.value + ["salt"], entry.version)
     ///     False
-    #[pyo3(signature = (key, value, version, ttl=None, *, tags=Given(None), stale=None, keep_ttl=Given(None)))]
+    #[pyo3(signature = (key, value, version, ttl=None, *, tags=Given(None), stale=None, keep_ttl=Given(None), pinned=Given(None)))]
     #[pyo3(
-        text_signature = "($self, key, value, version, ttl=None, *, tags=(), stale=None, keep_ttl=False)"
+        text_signature = "($self, key, value, version, ttl=None, *, tags=(), stale=None, keep_ttl=False, pinned=False)"
     )]
     #[allow(clippy::too_many_arguments)]
     fn cas<'py>(
@@ -338,9 +347,10 @@ impl Core {
         tags: Given<'py>,
         stale: Option<&Bound<'py, PyAny>>,
         keep_ttl: Given<'py>,
+        pinned: Given<'py>,
     ) -> Quick<bool> {
         let (tags, keep_ttl) = (tags.0.as_ref(), keep_ttl.0.as_ref());
-        let given = OwnedTerms::new(ttl::parse(ttl)?, tags, stale, keep_ttl)?;
+        let given = OwnedTerms::new(ttl::parse(ttl)?, tags, stale, keep_ttl, pinned.0.as_ref())?;
         let version = numbers::version(version)?;
         self.store_on(py, key, value, &given, Condition::Version(version))
     }
@@ -434,7 +444,7 @@ impl Core {
     ///
     /// Raises:
     ///     InvalidTTL: `ttl` is not a length of time.
-    ///     CacheFull: There is no room for the entry with its expiry.
+    ///     CacheFull: There is no room for a first expiry. Entries that stay have it.
     ///     As `delete`.
     ///
     /// Example:
@@ -632,7 +642,7 @@ impl Core {
     /// Args:
     ///     mapping: A dict, or another mapping with `items`, of keys to values.
     ///     ttl: Seconds, text such as "5m", or a timedelta; None never expires, 0 expires at once.
-    ///     tags, stale: As `set`.
+    ///     tags, stale, pinned: As `set`.
     ///
     /// Raises:
     ///     TypeError: `mapping` is not a mapping.
@@ -643,8 +653,9 @@ impl Core {
     ///     >>> cache.set_many({"a": 1, "b": 2}, ttl=60)
     ///     >>> len(cache)
     ///     2
-    #[pyo3(signature = (mapping, ttl=None, *, tags=Given(None), stale=None))]
-    #[pyo3(text_signature = "($self, mapping, ttl=None, *, tags=(), stale=None)")]
+    #[pyo3(signature = (mapping, ttl=None, *, tags=Given(None), stale=None, pinned=Given(None)))]
+    #[pyo3(text_signature = "($self, mapping, ttl=None, *, tags=(), stale=None, pinned=False)")]
+    #[allow(clippy::too_many_arguments)]
     fn set_many<'py>(
         &self,
         py: Python<'py>,
@@ -652,8 +663,10 @@ impl Core {
         ttl: Option<&Bound<'py, PyAny>>,
         tags: Given<'py>,
         stale: Option<&Bound<'py, PyAny>>,
+        pinned: Given<'py>,
     ) -> PyResult<()> {
-        let given = OwnedTerms::new(ttl::parse(ttl)?, tags.0.as_ref(), stale, None)?;
+        let given =
+            OwnedTerms::new(ttl::parse(ttl)?, tags.0.as_ref(), stale, None, pinned.0.as_ref())?;
         many::set(self, py, mapping, &given)
     }
 
@@ -682,9 +695,7 @@ impl Core {
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
     ) -> Quick<Bound<'py, PyAny>> {
-        let opened = self.opened()?;
-        let found = opened.read(py, key, opened.lookup_key(py, key)?.bytes())?;
-        found.ok_or_else(|| missing(key).into())
+        get_set::found(py, self, key)?.ok_or_else(|| missing(key).into())
     }
 
     fn __setitem__(
@@ -728,14 +739,70 @@ impl Core {
         Ok(Scan::new(slf.unbind(), Part::Key, None))
     }
 
-    fn _iter_values(slf: Bound<'_, Self>) -> PyResult<Scan> {
+    // `newest_first` is only for ordered caches.
+    #[pyo3(signature = (newest_first=false))]
+    fn _iter_keys(slf: Bound<'_, Self>, newest_first: bool) -> PyResult<Scan> {
         slf.get().not_closed()?;
-        Ok(Scan::new(slf.unbind(), Part::Value, None))
+        Ok(Scan::in_order(slf.unbind(), Part::Key, newest_first))
     }
 
-    fn _iter_items(slf: Bound<'_, Self>) -> PyResult<Scan> {
+    #[pyo3(signature = (newest_first=false))]
+    fn _iter_values(slf: Bound<'_, Self>, newest_first: bool) -> PyResult<Scan> {
         slf.get().not_closed()?;
-        Ok(Scan::new(slf.unbind(), Part::Item, None))
+        Ok(Scan::in_order(slf.unbind(), Part::Value, newest_first))
+    }
+
+    #[pyo3(signature = (newest_first=false))]
+    fn _iter_items(slf: Bound<'_, Self>, newest_first: bool) -> PyResult<Scan> {
+        slf.get().not_closed()?;
+        Ok(Scan::in_order(slf.unbind(), Part::Item, newest_first))
+    }
+
+    /// Return the newest or the oldest entry of an ordered cache, or None if it has none.
+    fn _peekitem<'py>(
+        &self,
+        py: Python<'py>,
+        newest: bool,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+        scan::peek(self, py, newest)
+    }
+
+    fn _iter_encoded(slf: Bound<'_, Self>) -> PyResult<Scan> {
+        slf.get().not_closed()?;
+        Ok(Scan::new(slf.unbind(), Part::Encoded, None))
+    }
+
+    /// Store an entry that `_iter_encoded` has yielded, under a key with the prefix of its namespace.
+    /// Return whether it was stored, or None if it has expired.
+    #[allow(clippy::too_many_arguments)]
+    fn _store_encoded(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyBytes>,
+        value: &Bound<'_, PyAny>,
+        expiry_us: Option<u64>,
+        stale_us: u64,
+        made_us: Option<u64>,
+        tags: &Bound<'_, PyAny>,
+        pinned: bool,
+        replace: bool,
+    ) -> PyResult<Option<bool>> {
+        let tags = terms::tags_of(tags)?;
+        let life = dumps::Life { expiry_us, stale_us, made_us, is_pinned: pinned };
+        dumps::store(self.opened()?, py, key.as_bytes(), value, life, &tags, replace)
+    }
+
+    /// Return what the keys of this namespace begin with now; nothing without a namespace.
+    fn _prefix<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.opened()?.prefix(py)?))
+    }
+
+    /// Copy the entries into a new file.
+    fn _copy_to(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let opened = self.opened()?;
+        opened.refuse_if_brief(py)?;
+        waiter::detached(py, || opened.cache.copy_to(&path))
+            .map_err(|error| errors::raised_by_open(py, error, &path, Rights::default()))
     }
 
     fn _iter_tagged(slf: Bound<'_, Self>, tag: &Bound<'_, PyAny>) -> PyResult<Scan> {
@@ -744,15 +811,19 @@ impl Core {
         Ok(Scan::new(slf.unbind(), Part::Key, Some(tag)))
     }
 
-    /// Delete any entry and return its key and value.
+    /// Delete any entry, or the newest or oldest of an ordered cache; return key and value.
     ///
     /// Atomic over all processes: of several callers only one gets the entry.
+    ///
+    /// Args:
+    ///     last: Of an ordered cache: the entry that was inserted last (the default), or first.
     ///
     /// Returns:
     ///     A (key, value) tuple.
     ///
     /// Raises:
     ///     KeyError: The cache has no entries.
+    ///     InvalidArgument: `last` is false, and the cache is not ordered.
     ///     EntryCorrupt: The key or the value cannot be decoded. The entry is deleted.
     ///     As `delete`.
     ///
@@ -760,8 +831,13 @@ impl Core {
     ///     >>> cache.set("job", "mail")
     ///     >>> cache.popitem()
     ///     ('job', 'mail')
-    fn popitem<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-        scan::pop_next(self, py)?
+    #[pyo3(signature = (last=true))]
+    fn popitem<'py>(
+        &self,
+        py: Python<'py>,
+        last: bool,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        scan::pop_next(self, py, last)?
             .ok_or_else(|| PyKeyError::new_err("popitem(): the cache has no entries"))
     }
 
@@ -920,7 +996,9 @@ impl Core {
     }
 
     fn _stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        reports::stats(py, &self.not_closed()?.cache.stats())
+        let opened = self.not_closed()?;
+        let local = opened.local.as_ref().map_or((0, 0), |local| local.usage(py));
+        reports::stats(py, &opened.cache.stats(), local)
     }
 
     fn _check<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -988,6 +1066,18 @@ impl Core {
         Ok(choices::name_of_after_power_cut(self.opened()?.settings().after_power_cut))
     }
 
+    /// Whether a full cache evicts entries. Otherwise a write without room raises CacheFull.
+    #[getter]
+    fn evicts(&self) -> PyResult<bool> {
+        Ok(self.opened()?.settings().evicts)
+    }
+
+    /// Whether the cache keeps the order in which keys were inserted.
+    #[getter]
+    fn ordered(&self) -> PyResult<bool> {
+        Ok(self.opened()?.settings().is_ordered)
+    }
+
     /// How long a write waits for a lock, in seconds.
     #[getter]
     fn lock_timeout(&self) -> PyResult<f64> {
@@ -1017,6 +1107,12 @@ impl Core {
     fn _objects(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let objects = self.opened()?.objects.as_deref();
         Ok(objects.map(|objects| objects.object().clone_ref(py)))
+    }
+
+    /// How many bytes of objects this process may keep; None if it keeps none.
+    #[getter]
+    fn _local_bytes(&self) -> PyResult<Option<u64>> {
+        Ok(self.opened()?.local.as_ref().map(|local| local.bytes_max()))
     }
 
     // For the garbage collector: a codec may refer to the cache.

@@ -21,6 +21,7 @@ pub mod classes {
     import_exception!(tuckbox.errors, CacheFileError);
     import_exception!(tuckbox.errors, CacheOpenError);
     import_exception!(tuckbox.errors, DirectoryMissing);
+    import_exception!(tuckbox.errors, FileExists);
     import_exception!(tuckbox.errors, FileMissing);
     import_exception!(tuckbox.errors, AccessDenied);
     import_exception!(tuckbox.errors, UnsafeFile);
@@ -82,6 +83,8 @@ impl From<Raised> for PyErr {
 // Values of `errno` for errors that do not come from the operating system.
 /// "No such file or directory".
 const ENOENT: i32 = 2;
+/// "File exists".
+const EEXIST: i32 = 17;
 /// "Is a directory".
 const EISDIR: i32 = 21;
 /// "No space left on device".
@@ -191,6 +194,7 @@ fn convert(
             CacheLost::new_err((none, message, text(&path)))
         }
         Error::Full { .. } => CacheFull::new_err((ENOSPC, message, text(path))),
+        Error::NoRoom { path, .. } => CacheFull::new_err((ENOSPC, message, text(&path))),
         Error::MaxEntriesOutOfRange { .. } => InvalidMaxEntries::new_err(message),
         // The enum is non-exhaustive.
         _ => TuckboxError::new_err(message),
@@ -230,6 +234,7 @@ fn convert_arena(
         ArenaError::Missing { path } | ArenaError::Moved { path } => {
             FileMissing::new_err((ENOENT, message, text(&path)))
         }
+        ArenaError::Exists { path } => FileExists::new_err((EEXIST, message, text(&path))),
         ArenaError::CutOff { path } => CacheOpenError::new_err((none, message, text(&path))),
         ArenaError::ReadOnly { .. } => CacheReadOnly::new_err(message),
         ArenaError::NotACache { path, .. } => NotACache::new_err((none, message, text(&path))),

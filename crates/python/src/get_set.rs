@@ -53,12 +53,15 @@ impl Method<Core, 2> for Get {
 
 /// The value of a key.
 #[inline(always)]
-fn found<'py>(
+pub fn found<'py>(
     py: Python<'py>,
     core: &Core,
     key: &Bound<'py, PyAny>,
 ) -> Quick<Option<Bound<'py, PyAny>>> {
     let opened = core.opened()?;
+    if let Some(local) = &opened.local {
+        return opened.read_kept(py, local, key);
+    }
     match keys::plain(key) {
         Some(text) if opened.space.is_none() => opened.read(py, key, text.as_bytes()),
         _ => opened.read_other(py, key),
@@ -112,8 +115,8 @@ struct Set;
 
 impl Method<Core, 3> for Set {
     const NAME: &'static CStr = c"set";
-    const BY_NAME: &'static [&'static str] = &["tags", "stale", "keep_ttl"];
-    const DOC: &'static CStr = c"set($self, key, value, ttl=None, *, tags=(), stale=None, keep_ttl=False)\n--\n\n\
+    const BY_NAME: &'static [&'static str] = &["tags", "stale", "keep_ttl", "pinned"];
+    const DOC: &'static CStr = c"set($self, key, value, ttl=None, *, tags=(), stale=None, keep_ttl=False, pinned=False)\n--\n\n\
         Store `value` under `key`, replacing any old value.\n\n\
         Args:\n    \
             key: A str, bytes, int, or a tuple of these.\n    \
@@ -122,13 +125,15 @@ impl Method<Core, 3> for Set {
                 once.\n    \
             tags: Names for `evict`, each a str.\n    \
             stale: How long the entry is kept stale after its ttl, as ``ttl``; None is not at all.\n    \
-            keep_ttl: If true, a present entry keeps its expiry, and ``ttl`` is for a new one.\n\n\
+            keep_ttl: If true, a present entry keeps its expiry, and ``ttl`` is for a new one.\n    \
+            pinned: If true, the entry is never evicted. Without it, the entry of `key` is not\n        \
+                pinned any more.\n\n\
         Raises:\n    \
             KeyTypeError, KeyTooLong: The key is invalid.\n    \
             ValueTypeError, ValueTooLarge: The value cannot be stored.\n    \
             InvalidTTL: `ttl` or `stale` is not a length of time.\n    \
             InvalidTag: `tags` is not an iterable of str, or one is empty or longer than 255 bytes.\n    \
-            CacheFull: There is no room, even after eviction.\n    \
+            CacheFull: There is no room, and nothing that may be evicted.\n    \
             LockTimeout: A live process held the lock for longer than `lock_timeout`.\n    \
             CacheReadOnly, CacheClosed, CacheLost: The cache cannot be written.\n    \
             MemoryError: This process is out of memory.\n\n\
@@ -164,13 +169,19 @@ impl Method<Core, 3> for Set {
         py: Python<'py>,
         core: &Bound<'py, Core>,
         [key, value, ttl]: [Argument<'_, 'py>; 3],
-        [tags, stale, keep_ttl, _]: [Argument<'_, 'py>; BY_NAME_MAX],
+        [tags, stale, keep_ttl, pinned]: [Argument<'_, 'py>; BY_NAME_MAX],
     ) -> Quick<Bound<'py, PyAny>> {
         let (key, value) = (key.ok_or_else(not_given)?, value.ok_or_else(not_given)?);
         let opened = core.get().opened()?;
         let bytes = opened.key(py, &key)?;
         let ttl = ttl::parse(ttl.filter(|ttl| !ttl.is_none()).as_deref())?;
-        let given = OwnedTerms::new(ttl, tags.as_deref(), stale.as_deref(), keep_ttl.as_deref())?;
+        let given = OwnedTerms::new(
+            ttl,
+            tags.as_deref(),
+            stale.as_deref(),
+            keep_ttl.as_deref(),
+            pinned.as_deref(),
+        )?;
         given.with(Condition::Always, |terms| {
             let bytes = bytes.bytes();
             opened.store(py, &key, bytes, &value, |cache, value| cache.store(bytes, value, terms))

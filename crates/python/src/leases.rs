@@ -121,7 +121,8 @@ pub fn finish(
     let finish = || -> Quick<bool> {
         let opened = core.opened()?;
         let bytes = opened.key(py, key)?;
-        let given = OwnedTerms::new(ttl::parse(ttl)?, Some(tags), stale, None)?.made_in(made_s);
+        let given =
+            OwnedTerms::new(ttl::parse(ttl)?, Some(tags), stale, None, None)?.made_in(made_s);
         given.with(Condition::Always, |terms| {
             let (bytes, ttl, attributes) = (bytes.bytes(), terms.ttl, &terms.attributes);
             opened.store(py, key, bytes, value, |cache, value| {

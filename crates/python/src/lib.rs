@@ -7,6 +7,7 @@
 //! - [`terms`]: how a value is stored; [`spaces`]: keys in namespaces
 //! - [`keys`]: keys to bytes and back; [`codec`]: values to bytes and back
 //! - [`leases`]: who makes a value; [`near`]: a near tier
+//! - [`local`]: objects that this process keeps; [`gil_cell`]: a value under the GIL
 //! - [`objects`]: what stores values that are not plain
 //! - [`numbers`]: numbers of other libraries; [`advice`]: what to do about other types
 //! - [`errors`]: engine errors to exceptions
@@ -22,6 +23,7 @@ mod choices;
 mod clock;
 mod codec;
 mod core;
+mod dumps;
 mod ending;
 mod errors;
 #[allow(unsafe_code)]
@@ -29,10 +31,13 @@ mod explain;
 #[allow(unsafe_code)]
 mod fastcall;
 mod get_set;
+#[allow(unsafe_code)]
+mod gil_cell;
 #[cfg(feature = "hooks")]
 mod hooks;
 mod keys;
 mod leases;
+mod local;
 mod many;
 mod names;
 mod near;

@@ -5,7 +5,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
-use tuckbox_engine::{ArenaError, Condition, Error, Value, BRIEF_BYTES, KEY_BYTES_MAX};
+use tuckbox_engine::{ArenaError, Condition, Error, Handle, Value, BRIEF_BYTES, KEY_BYTES_MAX};
 
 use crate::codec::Stored;
 use crate::core::Core;
@@ -139,9 +139,9 @@ pub fn set(
         let all_bytes = stored.iter().map(|(_, value)| value.len()).sum();
         given
             .with(Condition::Always, |terms| {
-                opened.write(py, all_bytes, |cache| {
-                    cache.set_each_with(&stored, terms.ttl, &terms.attributes)
-                })
+                let set =
+                    |cache: &Handle| cache.set_each_with(&stored, terms.ttl, &terms.attributes);
+                opened.write(py, all_bytes, set).or_else(|error| opened.with_room(py, error, set))
             })
             .map_err(|error| opened.refused(py, error))?;
         // In another file, some of the values could not be read.

@@ -1,6 +1,8 @@
 //! The Python object that stores what plain values cannot: objects of registered types, pickles, the
 //! bytes of a codec, compressed values. Must not know how it does so: `tuckbox.objects` decides.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -31,6 +33,8 @@ pub struct Objects {
     pub takes: Takes,
     /// It compresses values from this length on.
     pub compress_min_bytes: usize,
+    /// How often it was asked to make an object.
+    asked: AtomicU64,
 }
 
 /// The entry that a value belongs to: a signature is valid for one only.
@@ -66,12 +70,19 @@ impl Objects {
                 _ => Takes::Everything,
             },
             compress_min_bytes: least.unwrap_or(usize::MAX),
+            asked: AtomicU64::new(0),
         })
     }
 
     /// The Python object itself.
     pub fn object(&self) -> &Py<PyAny> {
         &self.object
+    }
+
+    /// How often it was asked to make an object of its own. If that did not change while a value was
+    /// decoded, the value is a plain one.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// For the garbage collector.
@@ -107,6 +118,7 @@ impl Objects {
     /// `EntryRefused` if no type of this name is registered.
     pub fn maker<'py>(&self, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
         let py = name.py();
+        self.asked.fetch_add(1, Ordering::Relaxed);
         if let Some(maker) = self.by_name.bind(py).get_item(name)? {
             return Ok(maker);
         }
@@ -146,6 +158,7 @@ impl Objects {
         entry: Entry<'_>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _inside = ending::enter(py);
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let arguments = (code, PyBytes::new(py, bytes), entry.key_object(py), entry.id(py));
         self.object.bind(py).call_method1(intern!(py, "decode"), arguments)
     }

@@ -14,18 +14,21 @@ use tuckbox_engine::{
 use crate::codec::Stored;
 use crate::errors::{self, classes, Quick};
 use crate::keys::Key;
+use crate::local::{Local, Name};
 use crate::objects::{Entry, Objects, Takes};
 use crate::output_buffer::BytesOutput;
 use crate::scratch::{self, Kept, Used};
 use crate::spaces::Space;
-use crate::{codec, keys, names, waiter};
+use crate::{codec, keys, names, spaces, waiter};
 
 /// A cache that was opened. After it is closed, the engine refuses every operation.
 pub struct Opened {
     /// The engine's handle. Namespaces share it.
     pub cache: Arc<Handle>,
     /// The namespace of all keys, if any.
-    pub space: Option<Space>,
+    pub space: Option<Arc<Space>>,
+    /// The objects that this process keeps. Namespaces share them.
+    pub local: Option<Arc<Local>>,
     /// Whether numbers of other libraries are refused.
     pub is_exact: bool,
     /// What stores values that are not plain.
@@ -54,6 +57,7 @@ impl Opened {
         lock_timeout_s: f64,
         is_exact: bool,
         objects: Option<Objects>,
+        local_bytes: Option<u64>,
     ) -> PyResult<Opened> {
         let rights = config.rights;
         let opened = waiter::detached(py, || Handle::open(place.clone(), config.clone()));
@@ -80,6 +84,7 @@ impl Opened {
         Ok(Opened {
             cache: Arc::new(cache),
             space: None,
+            local: local_bytes.map(|bytes| Arc::new(Local::new(bytes))),
             is_exact,
             objects: objects.map(Arc::new),
             direct_bytes,
@@ -94,7 +99,8 @@ impl Opened {
     pub fn within(&self, name: &str) -> Opened {
         Opened {
             cache: Arc::clone(&self.cache),
-            space: Some(self.space.clone().unwrap_or_default().within(name)),
+            space: Some(Arc::new(self.space.as_deref().unwrap_or(&Space::default()).within(name))),
+            local: self.local.clone(),
             objects: self.objects.clone(),
             place: self.place.clone(),
             refusal: self.refusal.clone(),
@@ -248,6 +254,80 @@ impl Opened {
         })
     }
 
+    /// As [`Opened::read`], with the objects that this process keeps.
+    #[inline(never)]
+    pub fn read_kept<'py>(
+        &self,
+        py: Python<'py>,
+        local: &Local,
+        object: &Bound<'py, PyAny>,
+    ) -> Quick<Option<Bound<'py, PyAny>>> {
+        let Some(name) = Name::new(object, self.space.as_ref()) else {
+            return self.read_other(py, object);
+        };
+        match local.current(&self.cache, name) {
+            Some(value) => Ok(Some(value?)),
+            None => self.read_and_keep(py, local, name, object),
+        }
+    }
+
+    /// Reads the value of a key and keeps it.
+    #[inline(never)]
+    fn read_and_keep<'py>(
+        &self,
+        py: Python<'py>,
+        local: &Local,
+        name: Name<'_, 'py>,
+        object: &Bound<'py, PyAny>,
+    ) -> Quick<Option<Bound<'py, PyAny>>> {
+        let own = keys::encode_lookup(object)?;
+        let (key, eras) = match &self.space {
+            None => (own, None),
+            Some(space) => {
+                let Ok(eras) = self.cache.watch_eras(space.names()) else {
+                    return self.read_other(py, object);
+                };
+                let len_bytes = own.bytes().len();
+                let all = space.prefix_with(eras.eras.iter().copied().map(Ok), len_bytes);
+                let mut all = all.map_err(|error| self.refused(py, error))?;
+                all.extend_from_slice(own.bytes());
+                (Key::Long(all), Some(eras))
+            }
+        };
+        let asked = || self.objects.as_ref().map(|objects| objects.asked());
+        let asked_before = asked();
+        let (value, proof) = scratch::with_buffer(|buffer| {
+            let (entry, proof) = match self.cache.get_proved(key.bytes(), eras.as_ref(), buffer) {
+                Ok(found) => found,
+                Err(error) => {
+                    let raised = self.refused_entry(py, error, object);
+                    return Used { result: Err(raised.into()), read_bytes: 0 };
+                }
+            };
+            match entry {
+                Some(entry) if entry.is_in_output => {
+                    let made = buffer.output::<BytesOutput>().and_then(BytesOutput::take);
+                    let made = made.map(|bytes| bytes.into_bound(py).into_any());
+                    Used { result: Ok((made, proof)), read_bytes: 0 }
+                }
+                Some(entry) => {
+                    let read_bytes = entry.value.len();
+                    let value = self.decoded(py, object, key.bytes(), entry.value);
+                    Used { result: value.map(|value| (Some(value), proof)), read_bytes }
+                }
+                None => Used { result: Ok((None, None)), read_bytes: 0 },
+            }
+        })
+        .inspect_err(|_: &errors::Raised| local.forget(name))?;
+        match (&value, proof) {
+            (Some(value), Some(proof)) if asked() == asked_before => {
+                local.keep(name, value, proof)?;
+            }
+            _ => local.forget(name),
+        }
+        Ok(value)
+    }
+
     /// Runs an operation that writes `len_bytes` of values, without the GIL if they are many.
     #[inline(always)]
     pub fn write<T: Send>(
@@ -287,8 +367,30 @@ impl Opened {
     ) -> Quick<T> {
         match codec::encode_plain(value) {
             Some(value) if value.len() < self.direct_bytes => operation(&self.cache, value)
+                .or_else(|error| self.with_room(py, error, |cache| operation(cache, value)))
                 .map_err(|error| self.refused_entry(py, error, object).into()),
             _ => self.store_other(py, object, key, value, &operation),
+        }
+    }
+
+    /// After a write found no room: deletes entries of former eras, which nobody can ask for, and
+    /// writes again if there were any. Not if the engine remembers a search: a namespace that is cleared
+    /// moves the clock that ends this.
+    #[cold]
+    pub fn with_room<T: Send>(
+        &self,
+        py: Python<'_>,
+        error: Error,
+        operation: impl Fn(&Handle) -> tuckbox_engine::Result<T> + Send + Sync,
+    ) -> tuckbox_engine::Result<T> {
+        if !matches!(error, Error::NoRoom { was_searched: true, .. }) {
+            return Err(error);
+        }
+        let deleted = waiter::detached(py, || spaces::expire(&self.cache))?;
+        if deleted > 0 {
+            waiter::detached(py, || operation(&self.cache))
+        } else {
+            Err(error)
         }
     }
 
@@ -312,6 +414,7 @@ impl Opened {
             };
             let done = self
                 .write(py, value.len(), |cache| operation(cache, value))
+                .or_else(|error| self.with_room(py, error, |cache| operation(cache, value)))
                 .map_err(|error| self.refused_entry(py, error, object))?;
             if !is_bound || id == Some(self.cache.latest().id()) {
                 return Ok(done);

@@ -5,7 +5,12 @@ use pyo3::types::PyDict;
 use tuckbox_engine::{CheckReport, Stats};
 
 /// Returns the statistics as a dict.
-pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
+/// `local` is the number of objects that this process keeps, and their bytes.
+pub fn stats<'py>(
+    py: Python<'py>,
+    stats: &Stats,
+    local: (u64, u64),
+) -> PyResult<Bound<'py, PyDict>> {
     let numbers = [
         ("entries", stats.entries),
         ("entry_bytes", stats.entry_bytes),
@@ -37,6 +42,8 @@ pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>
         ("segments_body", stats.segments_body),
         ("segments_spare", stats.segments_spare),
         ("segments_building", stats.segments_building),
+        ("local_entries", local.0),
+        ("local_bytes", local.1),
     ];
     let dict = PyDict::new(py);
     for (name, number) in numbers {

@@ -8,6 +8,8 @@
 //! The engine tells the era by the names alone. To clear a namespace gives it another era, so nobody
 //! asks for its former keys any more.
 
+use std::hash::{DefaultHasher, Hasher};
+
 use tuckbox_engine::{Buffer, Error, Handle, Walk};
 
 use crate::varint;
@@ -23,6 +25,8 @@ pub struct Space {
     heads: Vec<Vec<u8>>,
     /// For each level: the names that the engine tells the era by.
     names: Vec<Vec<u8>>,
+    /// Of the innermost name, for this process.
+    hash: u64,
 }
 
 impl Space {
@@ -34,9 +38,22 @@ impl Space {
         let mut inner = self.clone();
         let mut names = self.names.last().cloned().unwrap_or_default();
         names.extend_from_slice(&head);
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&names);
+        inner.hash = hasher.finish();
         inner.heads.push(head);
         inner.names.push(names);
         inner
+    }
+
+    /// A hash of the name, for this process.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// For each level, what the engine tells its era by.
+    pub fn names(&self) -> &[Vec<u8>] {
+        &self.names
     }
 
     /// What the engine tells the era of this namespace by.
@@ -49,11 +66,23 @@ impl Space {
     /// # Errors
     /// As [`Handle::era`].
     pub fn prefix(&self, cache: &Handle, more_bytes: usize) -> tuckbox_engine::Result<Vec<u8>> {
+        self.prefix_with(self.names.iter().map(|name| cache.era(name)), more_bytes)
+    }
+
+    /// What all keys begin with in these eras, outermost first.
+    ///
+    /// # Errors
+    /// Those of the eras.
+    pub fn prefix_with(
+        &self,
+        eras: impl Iterator<Item = tuckbox_engine::Result<u64>>,
+        more_bytes: usize,
+    ) -> tuckbox_engine::Result<Vec<u8>> {
         let own_bytes: usize = self.heads.iter().map(|head| head.len() + ERA_BYTES).sum();
         let mut bytes = Vec::with_capacity(own_bytes + more_bytes);
-        for (head, name) in self.heads.iter().zip(&self.names) {
+        for (head, era) in self.heads.iter().zip(eras) {
             bytes.extend_from_slice(head);
-            bytes.extend_from_slice(&cache.era(name)?.to_le_bytes());
+            bytes.extend_from_slice(&era?.to_le_bytes());
         }
         Ok(bytes)
     }
@@ -86,7 +115,10 @@ pub fn expire(cache: &Handle) -> tuckbox_engine::Result<u64> {
 }
 
 /// Whether a key has an era that is not its namespace's.
-fn is_of_former_era(cache: &Handle, key: &[u8]) -> tuckbox_engine::Result<bool> {
+///
+/// # Errors
+/// As [`Handle::era`].
+pub fn is_of_former_era(cache: &Handle, key: &[u8]) -> tuckbox_engine::Result<bool> {
     let (mut rest, mut names) = (key, Vec::new());
     while let Some((head, era, after)) = split(rest) {
         names.extend_from_slice(head);

@@ -1,4 +1,5 @@
-//! The arguments that say how a value is stored: `ttl`, `tags`, `stale` and `keep_ttl`.
+//! The arguments that say how a value is stored: `ttl`, `tags`, `stale`, `keep_ttl` and
+//! `pinned`.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyString};
@@ -14,6 +15,7 @@ pub struct OwnedTerms {
     tags: Vec<String>,
     stale: Option<Ttl>,
     made_us: Option<u64>,
+    is_pinned: bool,
 }
 
 impl OwnedTerms {
@@ -26,22 +28,13 @@ impl OwnedTerms {
         tags: Option<&Bound<'_, PyAny>>,
         stale: Option<&Bound<'_, PyAny>>,
         keep_ttl: Option<&Bound<'_, PyAny>>,
+        pinned: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<OwnedTerms> {
         let tags = tags.map(tags_of).transpose()?.unwrap_or_default();
         let stale = stale.filter(|stale| !stale.is_none());
         let stale = stale.map(|stale| ttl::parse(Some(stale))).transpose()?;
-        let keeps_ttl = match keep_ttl {
-            None => false,
-            Some(keep_ttl) => {
-                keep_ttl.cast::<PyBool>().map(|given| given.is_true()).map_err(|_| {
-                    InvalidArgument::new_err(format!(
-                        "keep_ttl must be True or False, not {}",
-                        names::of_type(keep_ttl)
-                    ))
-                })?
-            }
-        };
-        Ok(OwnedTerms { ttl, keeps_ttl, tags, stale, made_us: None })
+        let (keeps_ttl, is_pinned) = (flag_of("keep_ttl", keep_ttl)?, flag_of("pinned", pinned)?);
+        Ok(OwnedTerms { ttl, keeps_ttl, tags, stale, made_us: None, is_pinned })
     }
 
     /// The same, for a value whose making took so many seconds.
@@ -53,14 +46,26 @@ impl OwnedTerms {
     /// Calls a function with the engine's form of the arguments.
     pub fn with<R>(&self, condition: Condition<'_>, run: impl FnOnce(&Terms<'_>) -> R) -> R {
         let tags: Vec<&str> = self.tags.iter().map(String::as_str).collect();
-        let (stale, made_us) = (self.stale, self.made_us);
-        let attributes = Attributes { tags: &tags, stale, made_us, stamp: None };
+        let OwnedTerms { stale, made_us, is_pinned, .. } = *self;
+        let attributes = Attributes { tags: &tags, stale, made_us, is_pinned, stamp: None };
         run(&Terms { ttl: self.ttl, keeps_ttl: self.keeps_ttl, attributes, condition })
     }
 }
 
+/// Converts an argument that is true or false; not given is false.
+fn flag_of(name: &str, given: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+    let Some(given) = given else { return Ok(false) };
+    given.cast::<PyBool>().map(|given| given.is_true()).map_err(|_| {
+        let kind = names::of_type(given);
+        InvalidArgument::new_err(format!("{name} must be True or False, not {kind}"))
+    })
+}
+
 /// Converts the `tags` argument: sorted, each once.
-fn tags_of(tags: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+///
+/// # Errors
+/// `InvalidTag`.
+pub fn tags_of(tags: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     let refused = |advice: &str| {
         let kind = names::of_type(tags);
         Err(InvalidTag::new_err(format!("tags must be an iterable of str, not {kind}{advice}")))

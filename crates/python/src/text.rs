@@ -14,6 +14,27 @@ pub fn utf8<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a str> {
     }
 }
 
+/// Returns the hash of a string, which Python computes once; `None` if that fails.
+#[inline(always)]
+pub fn hash(text: &Bound<'_, PyString>) -> Option<isize> {
+    #[cfg(not(Py_3_14))]
+    {
+        // SAFETY: every string begins with this struct. The GIL is held, so nobody computes the hash
+        // meanwhile.
+        let known = unsafe { (*text.as_ptr().cast::<pyo3::ffi::PyASCIIObject>()).hash };
+        // Not computed yet.
+        if known != -1 {
+            return Some(known);
+        }
+    }
+    compute_hash(text)
+}
+
+#[inline(never)]
+fn compute_hash(text: &Bound<'_, PyString>) -> Option<isize> {
+    text.hash().ok()
+}
+
 /// Returns the characters of an ASCII string without a call into CPython.
 #[cfg(not(Py_3_14))]
 #[inline(always)]

@@ -79,15 +79,18 @@ def _spelled(one: Question) -> str:
 def _answer(one: Answer, lines: Mapping[int, int]) -> View:
     rows = (*one.ranked, *one.unbounded)
     longest = max((max(row.rate.bounds or (row.rate.median,)) for row in rows), default=0.0)
-    bars = [_bar(row, longest, lines, first=row in one.tied) for row in one.ranked]
+
+    def bar(row: Candidate, tie: str = "") -> View:
+        age = row.age if one.question.sharing == "network" else ""
+        note = "; ".join(filter(None, (tie, age)))
+        return _bar(row, longest, lines, note, first=row in one.tied)
+
+    bars = [bar(row) for row in one.ranked]
     # Readers who have not chosen a language see the best of each.
     in_any_language = one.question.language == "any"
     leaders = [
-        _bar(first, longest, lines, first=first in one.tied)
-        | {
-            "name": f"{LANGUAGE_NAMES[language]}: {first.name}",
-            "tie": f"tied with {_listed(rest)}" if rest else "",
-        }
+        bar(first, f"tied with {_listed(rest)}" if rest else "")
+        | {"name": f"{LANGUAGE_NAMES[language]}: {first.name}"}
         for language, (first, *rest) in one.leaders.items()
     ]
     top = leaders if in_any_language else bars[:_TOP]
@@ -99,7 +102,7 @@ def _answer(one: Answer, lines: Mapping[int, int]) -> View:
         "top": top,
         "rest": bars if in_any_language else bars[_TOP:],
         "rest_title": f"All {len(bars)} ranked" if in_any_language else "Slower caches",
-        "unbounded": [_bar(row, longest, lines) for row in one.unbounded],
+        "unbounded": [bar(row) for row in one.unbounded],
         "asides": [_aside(row, lines) for row in one.asides],
     }
 
@@ -110,7 +113,9 @@ def _listed(rows: Sequence[Candidate]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def _bar(row: Candidate, longest: float, lines: Mapping[int, int], *, first: bool = False) -> View:
+def _bar(
+    row: Candidate, longest: float, lines: Mapping[int, int], note: str, *, first: bool
+) -> View:
     bounds = row.rate.bounds
 
     def share(value: float) -> float:
@@ -120,7 +125,7 @@ def _bar(row: Candidate, longest: float, lines: Mapping[int, int], *, first: boo
         "name": row.name,
         "kind": "mine" if ours(row.row.contestant) else kind(row.row),
         "first": first,
-        "tie": "",
+        "note": note,
         "rate": f"{rate(row.rate.median)}/s",
         "width": share(row.rate.median),
         "low": None if bounds is None else share(bounds[0]),

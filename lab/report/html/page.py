@@ -105,7 +105,7 @@ def _suite(views: Views, run: Run, one: SuiteRows) -> View:
         "form": _form(run, form),
         **_headlines(one),
         "audit_title": "What this measures" if one.suite.answer else "What the original measured",
-        "audit": " ".join(one.suite.audit.split()),
+        "audit": [" ".join(text.split()) for text in one.suite.audit.split("\n\n") if text],
         "parts": [
             _part(views, one.suite, sheet, one.summaries)
             for sheet in sheets(one.suite, one.summaries)
@@ -160,7 +160,7 @@ def _replay(views: Views, suite: ReplaySuite, cells: Sequence[ReplayCell]) -> Vi
             else "values of the trace's own sizes"
         ),
         "headlines": [],
-        "audit": "",
+        "audit": [],
         "parts": [
             {
                 "id": f"part-{suite.name}",

@@ -6,10 +6,11 @@ is a row: `folder` or `folder:form`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -34,6 +35,9 @@ SharedBy = Literal["process", "fork", "machine", "network"]
 # How the bytes of a store are measured: the blocks of all files in its folder, or the growth of the
 # client's or the server's memory.
 Weighed = Literal["file", "client", "server"]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+# Nothing limits the age of a copy. Not infinity, which JSON cannot spell.
+NoBound = Literal["no bound"]
 
 
 class Install(Definition, frozen=True):
@@ -56,6 +60,8 @@ class Contestant(Definition, frozen=True):
     `excused` names known defects that the contestant's README explains. They are counted and shown,
     but do not make the run a failure. A wrong value is never excused. `multi_get` says how the
     contestant requests several values at once; without it, they are requested one by one.
+    `max_stale_s` is how old a value may be after another machine has changed it: 0 if every get
+    asks the server.
     """
 
     title: str
@@ -72,6 +78,7 @@ class Contestant(Definition, frozen=True):
     values: list[ValueKind] = msgspec.field(default_factory=lambda: ["binary"])
     block: int = 256
     multi_get: str = ""
+    max_stale_s: Seconds | NoBound = 0.0
     excused: list[Literal["stale", "lost"]] = []
     arguments: list[str] = []
     server: str = ""
@@ -103,6 +110,11 @@ class Contestant(Definition, frozen=True):
             return "server"
         return "file" if self.shared_by == "machine" else "client"
 
+    @property
+    def stale_for_s(self) -> float:
+        """`max_stale_s` as a number: infinity without a bound."""
+        return math.inf if self.max_stale_s == "no bound" else self.max_stale_s
+
     def takes_part(self, suite: str, part: Part) -> bool:
         """Return whether it has a row in a part of the suite called `suite`."""
         if part.only and self.name not in part.only:
@@ -129,6 +141,7 @@ class ContestantForm(Definition, frozen=True):
     counts: list[Literal["entries", "bytes"]] | UnsetType = UNSET
     cannot: list[str] | UnsetType = UNSET
     expires: bool | UnsetType = UNSET
+    max_stale_s: Seconds | NoBound | UnsetType = UNSET
     block: int | UnsetType = UNSET
     arguments: list[str] | UnsetType = UNSET
     server: str | UnsetType = UNSET
@@ -251,6 +264,8 @@ class _Known(msgspec.Struct, frozen=True):
         if (row.server or row.shared_by == "network") and row.shared_by != reach:
             how = f"a server reached by {row.transport}" if row.server else "no server"
             raise CatalogueError(f"{row.name}: shared_by = {row.shared_by!r} is wrong with {how}")
+        if row.stale_for_s and row.shared_by != "network":
+            raise CatalogueError(f"{row.name}: max_stale_s needs shared_by = 'network'")
 
     def _check_server(self, row: Contestant) -> None:
         server = self.servers.get(row.server)

@@ -81,6 +81,8 @@ class Capabilities(NamedTuple):
     """The longest value; None if there is no such limit."""
     tells_changes: bool = False
     """Whether the driver is a `Watchable`."""
+    may_evict: bool = False
+    """Whether entries may be missing before their ttl ends, with no setting that prevents it."""
 
 
 @runtime_checkable

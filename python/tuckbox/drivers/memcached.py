@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import collections
 import hashlib
 import importlib
@@ -14,8 +14,10 @@ import socket
 import ssl
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, Callable, NoReturn, Optional, Union, cast
+from contextlib import suppress
+from functools import partial
+from operator import methodcaller
+from typing import Any, Callable, NamedTuple, NoReturn, Optional, TypeVar, Union, cast
 
 from tuckbox.brief import refuse_if_brief
 from tuckbox.drivers.contract import Capabilities, Found, Version
@@ -39,12 +41,14 @@ VALUE_BYTES_MAX = (1 << 20) - 512
 FLAGS = 0x7CB0
 """The flags of values that this driver stored. It takes others for missing."""
 
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _PLAIN_KEY = re.compile(rb"[\x21-\x7d][\x21-\x7e]{0,249}")
 _RELATIVE_S_MAX = 30 * 24 * 3600
 _MOMENT_MAX = (1 << 31) - 1
 # A server answers while it reads: with more, both sides could wait for the other to read.
 _BATCH = 1000
 
+_T = TypeVar("_T")
 _Server = Union[str, tuple[str, int]]
 _SCHEMES = {"memcached": "memcached://user:password@host:11211,other:11211"}
 _OPTIONS: dict[str, Callable[[str], Any]] = {
@@ -71,7 +75,8 @@ def key_at_server(key: bytes) -> bytes:
     if _PLAIN_KEY.fullmatch(key):
         return key
     digest = hashlib.blake2b(key, digest_size=32).digest()
-    return b"~" + base64.urlsafe_b64encode(digest).rstrip(b"=")
+    # Quicker than `base64.urlsafe_b64encode`.
+    return b"~" + binascii.b2a_base64(digest).translate(_URL_SAFE, b"=\n")
 
 
 def server_of(name: bytes, titles: Sequence[str]) -> int:
@@ -92,6 +97,13 @@ def server_of(name: bytes, titles: Sequence[str]) -> int:
         for title in titles
     ]
     return hashes.index(max(hashes))
+
+
+class _Connection(NamedTuple):
+    """A `pymemcache.Client`, and what tells whether there is data to read."""
+
+    client: Any
+    poll: select.poll
 
 
 class _Serde:
@@ -158,6 +170,7 @@ class Memcached:
             for server in servers or ("localhost",)
         ]
         self._titles = [_title(server) for server in self._servers]
+        self._title = f"memcached at {', '.join(self._titles)}"
         self._login = None if user is None else f"{user} {password}".encode()
         self._tls = None
         if tls:
@@ -165,7 +178,9 @@ class Memcached:
             if tls_cert_file is not None:
                 self._tls.load_cert_chain(tls_cert_file, tls_key_file)
         self._timeout_s = timeout_s
-        self._idle: dict[int, collections.deque[Any]] = collections.defaultdict(collections.deque)
+        self._idle: dict[int, collections.deque[_Connection]] = collections.defaultdict(
+            collections.deque
+        )
         self._process = os.getpid()
         self._is_open = True
         self._capabilities = Capabilities(
@@ -175,6 +190,7 @@ class Memcached:
             scans=False,
             ttl_tolerance_s=2.0,
             value_bytes_max=value_bytes_max,
+            may_evict=True,
         )
 
     @classmethod
@@ -210,11 +226,11 @@ class Memcached:
     @property
     def title(self) -> str:
         """See `Driver.title`."""
-        return f"memcached at {', '.join(self._titles)}"
+        return self._title
 
     # --- Connections ---------------------------------------------------------------------------
 
-    def _open(self, server: int) -> Any:  # noqa: ANN401 - A pymemcache.Client.
+    def _open(self, server: int) -> _Connection:
         address = self._servers[server]
         client = self._library.Client(address, serde=_Serde)
         try:
@@ -231,45 +247,53 @@ class Memcached:
             if self._login is not None:
                 command = b"set login 0 0 %d\r\n%b\r\n" % (len(self._login), self._login)
                 client._misc_cmd([command], b"set", False)  # noqa: SLF001
+            poll = select.poll()
+            poll.register(client.sock, select.POLLIN)
         except BaseException:
             client.close()
             raise
-        return client
+        return _Connection(client, poll)
 
-    def _taken(self, server: int) -> Any:  # noqa: ANN401
+    def _taken(self, server: int) -> _Connection:
         """An idle connection, or a new one. An idle one with data, or at its end, is closed."""
         if not self._is_open:
             raise CacheClosed("this driver is closed; open it again to use it")
         if self._process != os.getpid():
             self._process = os.getpid()
             self._close_idle()
-        with suppress(IndexError):
-            while True:
-                client = self._idle[server].pop()
-                poll = select.poll()
-                poll.register(client.sock, select.POLLIN)
-                if not poll.poll(0):
-                    return client
-                client.close()
+        idle = self._idle[server]
+        while idle:
+            try:
+                connection = idle.pop()
+            except IndexError:  # Another thread has taken it.
+                break
+            if not connection.poll.poll(0):
+                return connection
+            connection.client.close()
         return self._open(server)
 
-    @contextmanager
-    def _connection(self, server: int) -> Iterator[Any]:
-        """A connection, which is kept only if its reply was read whole."""
+    def _ask(self, server: int, ask: Callable[[Any], _T]) -> _T:
+        """Use a connection, which is kept only if its reply was read whole.
+
+        Args:
+            server: Its number.
+            ask: Gets a `pymemcache.Client`, and reads the whole reply.
+        """
         refuse_if_brief()
-        client = None
+        connection = None
         try:
-            client = self._taken(server)
-            yield client
+            connection = self._taken(server)
+            told = ask(connection.client)
         except BaseException as error:
-            if client is not None:
-                client.close()
+            if connection is not None:
+                connection.client.close()
             if not isinstance(error, Exception) or isinstance(error, MemoryError):
                 raise
             raise self._converted(error, server) from error
-        self._idle[server].append(client)
+        self._idle[server].append(connection)
         if not self._is_open:
             self._close_idle()
+        return told
 
     def _converted(self, error: Exception, server: int) -> TuckboxError:
         library, title = self._library, f"memcached at {self._titles[server]}"
@@ -299,7 +323,7 @@ class Memcached:
         for idle in list(self._idle.values()):
             with suppress(IndexError):
                 while True:
-                    idle.pop().close()
+                    idle.pop().client.close()
 
     # --- Commands ------------------------------------------------------------------------------
 
@@ -318,14 +342,16 @@ class Memcached:
         """Send one command for each key. Return the replies, which are known ones."""
         replies: list[bytes] = []
         for server, named in self._spread(commands):
-            with self._connection(server) as client:
-                lines = [commands[key] for key in named.values()]
-                told = client._misc_cmd(lines, b"", False)  # noqa: SLF001
-                for reply in told:
-                    if reply not in known:
-                        raise self._library.MemcacheUnknownError(reply[:32])
-                replies += told
+            lines = [commands[key] for key in named.values()]
+            replies += self._ask(server, partial(self._told, lines, known))
         return replies
+
+    def _told(self, lines: list[bytes], known: Sequence[bytes], client: Any) -> list[bytes]:  # noqa: ANN401
+        told: list[bytes] = client._misc_cmd(lines, b"", False)  # noqa: SLF001
+        for reply in told:
+            if reply not in known:
+                raise self._library.MemcacheUnknownError(reply[:32])
+        return told
 
     def _storing(
         self, verb: bytes, key: bytes, value: bytes, ttl_s: Optional[float], cas: bytes = b""
@@ -344,14 +370,16 @@ class Memcached:
 
     def get(self, key: bytes) -> Optional[Found]:
         """See `Driver.get`."""
-        return self.get_many([key]).get(key)
+        name = key_at_server(key)
+        server = server_of(name, self._titles)
+        value, version = self._ask(server, methodcaller("gets", name))
+        return None if value is None else Found(value, version)
 
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, Found]:
         """See `Driver.get_many`."""
         found = {}
         for server, named in self._spread(keys):
-            with self._connection(server) as client:
-                told = client.gets_many(list(named))
+            told = self._ask(server, methodcaller("gets_many", list(named)))
             for name, (value, version) in told.items():
                 if value is not None:
                     found[named[name]] = Found(value, version)
@@ -407,8 +435,7 @@ class Memcached:
     def ping(self) -> None:
         """See `Driver.ping`."""
         for server in range(len(self._servers)):
-            with self._connection(server) as client:
-                client.version()
+            self._ask(server, methodcaller("version"))
 
     def close(self) -> None:
         """See `Driver.close`."""

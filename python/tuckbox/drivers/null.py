@@ -29,7 +29,11 @@ class Null:
     """
 
     capabilities = Capabilities(
-        between_processes=False, between_machines=False, persists=False, scans=True
+        between_processes=False,
+        between_machines=False,
+        persists=False,
+        scans=True,
+        may_evict=True,
     )
     title = "nowhere"
 

@@ -85,10 +85,11 @@ def _other_values(alias: str, options: OpenOptions, cache: Cache) -> Iterator[Ch
         "max_entries": options.max_entries,
         "favour": options.favour,
         "after_power_cut": options.after_power_cut,
+        "evict": options.evict,
     }
     for name, value in configured.items():
-        own = getattr(cache, name)
-        if name == "after_power_cut":
+        own = cache.evicts if name == "evict" else getattr(cache, name)
+        if name in {"after_power_cut", "evict"}:
             hint = f"To change it, stop the workers, remove {cache.path} and start them."
         else:
             hint = "Restart all workers: the file changes when none has it open with other values."

@@ -22,7 +22,8 @@ from tuckbox.places import Place, is_name, private_folder
 __all__ = ["Configuration", "read_settings", "secrets"]
 
 _PARAMS = ("TIMEOUT", "OPTIONS", "KEY_PREFIX", "VERSION", "KEY_FUNCTION")
-_OPEN_OPTIONS = ("size", "max_entries", "favour", "after_power_cut", "lock_timeout", "group")
+_CREATION_OPTIONS = ("size", "max_entries", "favour", "after_power_cut", "evict")
+_OPEN_OPTIONS = (*_CREATION_OPTIONS, "lock_timeout", "group")
 _OPTIONS = (*_OPEN_OPTIONS, "on_error", "pickle", "MAX_ENTRIES", "CULL_FREQUENCY")
 _ON_ERROR = ("log", "raise")
 _PICKLE = ("signed", "never")

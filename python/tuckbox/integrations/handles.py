@@ -66,6 +66,7 @@ class OpenOptions(NamedTuple):
     group: Union[str, int, None] = None
     favour: Optional[Favour] = None
     after_power_cut: Optional[AfterPowerCut] = None
+    evict: Optional[bool] = None
     pickle: Pickle = "never"
     secret: Optional[Callable[[], Any]] = None
     test_process: Optional[str] = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Iterable, MutableMapping
 from typing import Any, ClassVar, Literal, Optional, SupportsIndex, Union, cast
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, Literal, Optional, SupportsIndex, Union, cast
 from tuckbox.advice import explains_names
 from tuckbox.choices import AfterPowerCut, Favour
 from tuckbox.compression import Algorithm
+from tuckbox.coordination.operations import Coordinating
 from tuckbox.errors import (
     CacheClosed,
     CacheLost,
@@ -21,9 +23,10 @@ from tuckbox.errors import (
     InvalidArgument,
     InvalidGroup,
     NoSharedFiles,
+    SizeMismatchWarning,
 )
 from tuckbox.flights import AsyncLoading
-from tuckbox.limits import checked_lock_timeout, checked_max_entries
+from tuckbox.limits import checked_choice, checked_lock_timeout, checked_max_entries
 from tuckbox.loading import Loading
 from tuckbox.memoize import Memoizing
 from tuckbox.memory.core import Core
@@ -43,7 +46,7 @@ _private: weakref.WeakValueDictionary[bytes, Store] = weakref.WeakValueDictionar
 _opening = threading.RLock()
 
 
-class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
+class Cache(Organising, Coordinating, Surface, Loading, AsyncLoading, Memoizing, Core):
     """A cache that the threads of one process share.
 
     Takes the keys, values and lengths of time that `tuckbox.Cache` takes, and has the same
@@ -77,6 +80,8 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
         max_entries: Optional[int] = None,
         favour: Optional[Favour] = None,
         after_power_cut: Optional[AfterPowerCut] = None,
+        evict: Optional[bool] = None,
+        ordered: Optional[bool] = None,
         lock_timeout: float = 1.0,
         read_only: bool = False,
         group: Union[str, int, None] = None,
@@ -85,6 +90,7 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
         codec: Union[Codec, Iterable[Codec], None] = None,
         compress: Union[float, str, SupportsIndex, None] = None,
         compressor: Algorithm = "zstd",
+        local: Union[float, str, SupportsIndex, None] = None,
     ) -> None:
         """Open the cache with a name, or create one.
 
@@ -96,6 +102,8 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
                 and keeps that of an existing one.
             favour: Has no effect.
             after_power_cut: Has no effect.
+            evict: As for `tuckbox.Cache`. Only used to create the cache.
+            ordered: As for `tuckbox.Cache`. Only used to create the cache.
             lock_timeout: Has no effect.
             read_only: If true, only read operations are allowed. The cache must exist.
             group: Raises InvalidGroup, for other users cannot share the cache.
@@ -104,12 +112,16 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
             codec: As for `tuckbox.Cache`.
             compress: As for `tuckbox.Cache`.
             compressor: As for `tuckbox.Cache`.
+            local: Has no effect.
 
         Raises:
             NoSharedFiles: ``path`` is a path.
             FileMissing: ``read_only`` was given, and there is no cache of this name.
             InvalidArgument: An argument is invalid.
             TypeError: A parameter has another name here; the message says which.
+
+        Warns:
+            SizeMismatchWarning: The cache exists, and keeps another ``evict`` or ``ordered``.
 
         Example:
             >>> cache = Cache("pages", size="256 MB", max_entries=100_000)
@@ -125,6 +137,8 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
             raise InvalidArgument("read_only needs a name: a cache without one is new and empty")
         if group is not None:
             raise InvalidGroup("group needs the path of a file: this cache is in one process")
+        if local is not None:
+            parse_size(local, "local")
         objects = Objects(
             pickle=pickle, secret=secret, codec=codec, compress=compress, compressor=compressor
         )
@@ -140,16 +154,26 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
                 max_entries=checked_max_entries(max_entries),
                 favour=favour,
                 after_power_cut=after_power_cut,
+                evict=checked_choice("evict", evict),
+                ordered=checked_choice("ordered", ordered),
                 lock_timeout_s=checked_lock_timeout(lock_timeout),
                 read_only=read_only,
                 exact=self._exact,
                 objects=objects,
             )
             store = self._described()
+            store.title = self._title()
             if name is None:
                 _private[store.id] = store
             else:
                 _named[name] = store
+        for option, given, kept in (
+            ("evict", evict, store.evicts),
+            ("ordered", ordered, store.ordered),
+        ):
+            if given is not None and given != kept:
+                message = f"{store.title} keeps {option} {kept}, not {given}: omit {option}"
+                warnings.warn(message, SizeMismatchWarning, stacklevel=3)
 
     def _no_files(self, path: Union[str, os.PathLike[str]]) -> str:
         return (
@@ -205,9 +229,10 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
         if self.closed:
             raise CacheClosed(f"{self!r} cannot be pickled or copied; open it again first")
         limits = (self.size, self.max_entries, self.lock_timeout)
-        choices = (self.read_only, self.favour, self.after_power_cut, self._objects)
+        choices = (self.read_only, self.favour, self.after_power_cut)
+        own = (self._objects, self.evicts, self.ordered)
         state = {name: value for name, value in vars(self).items() if name not in _OWN}
-        return _reopen, (type(self), self._name, self.id, *limits, *choices), state or None
+        return _reopen, (type(self), self._name, self.id, *limits, *choices, *own), state or None
 
 
 _OWN = frozenset(
@@ -234,6 +259,8 @@ def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
     favour: Favour,
     after_power_cut: AfterPowerCut,
     objects: Objects,
+    evicts: bool = True,
+    ordered: bool = False,
 ) -> Cache:
     cache = kind.__new__(kind)
     with _opening:
@@ -245,7 +272,7 @@ def _reopen(  # noqa: PLR0917 - Pickle passes positional arguments.
                 "of it is in use; give it a name",
             )
         if store is None:
-            store = Store(size_bytes, max_entries)
+            store = Store(size_bytes, max_entries, evicts=evicts, ordered=ordered)
             _named[cast("str", name)] = store
         cache._name = name
         Core.__init__(

@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, NoReturn, Optional, cast
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, NoReturn, Optional, TypeVar, cast
 
 from tuckbox.advice import unexpected
 from tuckbox.choices import AfterPowerCut, Favour
 from tuckbox.contract import BUSY, FOUND, LEASE, Begun, Token, Ttl
 from tuckbox.errors import (
     CacheClosed,
+    CacheFull,
     CacheReadOnly,
     EntryCorrupt,
     IntegerOverflow,
@@ -27,6 +28,7 @@ from tuckbox.errors import (
     InvalidTag,
     KeyTypeError,
     NotAnInteger,
+    ValueTooLarge,
 )
 from tuckbox.keys import Key
 from tuckbox.memory import codec, keys, spaces
@@ -36,7 +38,7 @@ from tuckbox.memory.store import Clock, Lease, Record, Store, Terms
 from tuckbox.objects import Objects
 from tuckbox.results import Entry
 
-__all__ = ["Core", "Scan"]
+__all__ = ["Core", "Scan", "checked_terms"]
 
 _SIZE_BYTES = 64 << 20
 _SIZE_BYTES_MIN = 64 << 10
@@ -44,6 +46,9 @@ _SIZE_BYTES_MAX = 8 << 40
 _TAG_BYTES_MAX = 255
 _TAGS_MAX = 32
 _INT_BYTES = 8
+_AT_ONCE = 256
+_T = TypeVar("_T")
+
 _NOT_GIVEN: Any = object()
 
 
@@ -76,6 +81,8 @@ class Core(_Mapping):
         max_entries: Optional[int] = None,
         favour: Optional[Favour] = None,
         after_power_cut: Optional[AfterPowerCut] = None,
+        evict: Optional[bool] = None,
+        ordered: Optional[bool] = None,
         lock_timeout_s: float = 1.0,
         read_only: bool = False,
         exact: bool = False,
@@ -102,7 +109,13 @@ class Core(_Mapping):
         self._is_exact = exact
         self._objects = Objects() if objects is None else objects
         if store is None:
-            store = Store(size_bytes or _SIZE_BYTES, max_entries, clock)
+            store = Store(
+                size_bytes or _SIZE_BYTES,
+                max_entries,
+                clock,
+                evicts=evict is not False,
+                ordered=ordered is True,
+            )
         elif size_bytes is not None or max_entries is not None:
             store.resize(size_bytes, max_entries)
         self._store = store
@@ -120,8 +133,11 @@ class Core(_Mapping):
         return self._store
 
     def _readable(self) -> Store:
-        store = self._described()
-        if self.closed:
+        # As `_described` and `closed`, without their calls: every operation comes by here.
+        store = self._store
+        if store is None:
+            return self._described()
+        if not (self if self._root is None else self._root)._is_open:
             raise CacheClosed(f"{self._title()} is closed; open it again to use it")
         return store
 
@@ -158,7 +174,10 @@ class Core(_Mapping):
         return keys.joined(self._prefix(), keys.encode(key), key)
 
     def _lookup(self, key: object) -> bytes:
-        return keys.joined(self._prefix(), keys.encode_lookup(key), key)
+        encoded = keys.encode_lookup(key)
+        if self._root is None:
+            return encoded
+        return keys.joined(self._prefix(), encoded, key)
 
     # --- One key -------------------------------------------------------------------------------
 
@@ -219,6 +238,7 @@ class Core(_Mapping):
         tags: Iterable[str] = (),
         stale: Ttl = None,
         keep_ttl: bool = False,
+        pinned: bool = False,
         **others: object,
     ) -> None:
         """Store ``value`` under ``key``, replacing any old value.
@@ -230,12 +250,15 @@ class Core(_Mapping):
             tags: Names for `evict`.
             stale: How long the entry is kept stale after its ttl, as ``ttl``; None is not at all.
             keep_ttl: If true, a present entry keeps its expiry, and ``ttl`` is for a new one.
+            pinned: If true, the entry is never evicted. Without it, the entry of ``key`` is not
+                pinned any more.
             **others: Refused.
 
         Raises:
             KeyTypeError, KeyTooLong: The key is invalid.
             ValueTypeError, ValueTooLarge: The value cannot be stored.
             InvalidTTL, InvalidTag, InvalidArgument: An argument is invalid.
+            CacheFull: There is no room, and nothing that may be evicted.
             CacheReadOnly, CacheClosed: The cache cannot be written.
 
         Whatever it raises, the old value is kept.
@@ -247,7 +270,7 @@ class Core(_Mapping):
         """
         if others:
             _refuse_names(self.set, others)
-        self._write(key, value, _terms(ttl, stale, tags, keep_ttl))
+        self._write(key, value, checked_terms(ttl, stale, tags, keep_ttl, pinned))
 
     def add(
         self,
@@ -257,6 +280,7 @@ class Core(_Mapping):
         *,
         tags: Iterable[str] = (),
         stale: Ttl = None,
+        pinned: bool = False,
     ) -> bool:
         """Store ``value`` only if ``key`` has no value.
 
@@ -266,6 +290,7 @@ class Core(_Mapping):
             ttl: As `set`.
             tags: As `set`.
             stale: As `set`.
+            pinned: As `set`.
 
         Returns:
             True if the value was stored, False if the key has a value.
@@ -277,7 +302,9 @@ class Core(_Mapping):
             >>> cache.add("seen:7", True, ttl=60), cache.add("seen:7", True, ttl=60)
             (True, False)
         """
-        return self._write(key, value, _terms(ttl, stale, tags), if_fresh=False)
+        return self._write(
+            key, value, checked_terms(ttl, stale, tags, pinned=pinned), if_fresh=False
+        )
 
     def replace(
         self,
@@ -288,6 +315,7 @@ class Core(_Mapping):
         tags: Iterable[str] = (),
         stale: Ttl = None,
         keep_ttl: bool = False,
+        pinned: bool = False,
     ) -> bool:
         """Store ``value`` only if ``key`` already has a value.
 
@@ -298,6 +326,7 @@ class Core(_Mapping):
             tags: As `set`.
             stale: As `set`.
             keep_ttl: As `set`.
+            pinned: As `set`.
 
         Returns:
             True if the value was stored, False if the key has no value.
@@ -309,7 +338,9 @@ class Core(_Mapping):
             >>> cache.replace("user:42", "Ada")
             False
         """
-        return self._write(key, value, _terms(ttl, stale, tags, keep_ttl), if_fresh=True)
+        return self._write(
+            key, value, checked_terms(ttl, stale, tags, keep_ttl, pinned), if_fresh=True
+        )
 
     def cas(
         self,
@@ -321,6 +352,7 @@ class Core(_Mapping):
         tags: Iterable[str] = (),
         stale: Ttl = None,
         keep_ttl: bool = False,
+        pinned: bool = False,
     ) -> bool:
         """Store ``value`` only if the entry of ``key`` still has this ``version``.
 
@@ -331,6 +363,7 @@ class Core(_Mapping):
             tags: As `set`.
             stale: As `set`.
             keep_ttl: As `set`.
+            pinned: As `set`.
             version: The ``version`` of the `Entry` that `get_entry` returned.
 
         Returns:
@@ -346,7 +379,9 @@ class Core(_Mapping):
             >>> cache.cas("cart", entry.value + ["milk"], entry.version)
             True
         """
-        return self._write(key, value, _terms(ttl, stale, tags, keep_ttl), version=version)
+        return self._write(
+            key, value, checked_terms(ttl, stale, tags, keep_ttl, pinned), version=version
+        )
 
     def _write(
         self,
@@ -361,7 +396,20 @@ class Core(_Mapping):
         expected = None if version is _NOT_GIVEN else version_of(version)
         store = self._writable()
         kept, len_bytes = self._encoded(store, key, encoded, value)
-        return store.write(encoded, kept, len_bytes, terms, if_fresh=if_fresh, version=expected)
+        return self._with_room(
+            lambda: store.write(
+                encoded, kept, len_bytes, terms, if_fresh=if_fresh, version=expected
+            )
+        )
+
+    def _with_room(self, write: Callable[[], _T]) -> _T:
+        """Write; if there is no room, delete what nobody can ask for, and write again."""
+        try:
+            return write()
+        except CacheFull:
+            if not self.expire():
+                raise
+            return write()
 
     def _encoded(
         self, store: Store, key: Key, encoded: bytes, value: object
@@ -371,10 +419,13 @@ class Core(_Mapping):
 
     def _decoded(self, encoded: bytes, record: Record) -> Any:
         """Return the value of an entry with this key."""
-        if type(record.kept) is not codec.Encoded:
-            return record.kept
+        kept = record.kept
+        return self._built(encoded, kept) if type(kept) is codec.Encoded else kept
+
+    def _built(self, encoded: bytes, kept: codec.Encoded) -> Any:
+        """Return the object of which these are the bytes, under this key."""
         try:
-            return codec.decode(record.kept, encoded, self._objects, self._described().id)
+            return codec.decode(kept, encoded, self._objects, self._described().id)
         except EntryCorrupt as error:
             name = object_name(keys.decode(encoded[len(self._prefix()) :]))
             raise type(error)(f"key {name}: {error}") from error.__cause__
@@ -604,6 +655,7 @@ class Core(_Mapping):
         *,
         tags: Iterable[str] = (),
         stale: Ttl = None,
+        pinned: bool = False,
         **others: object,
     ) -> None:
         """Store several values.
@@ -613,6 +665,7 @@ class Core(_Mapping):
             ttl: As `set`.
             tags: As `set`.
             stale: As `set`.
+            pinned: As `set`.
             **others: Refused.
 
         Raises:
@@ -626,7 +679,7 @@ class Core(_Mapping):
         """
         if others:
             _refuse_names(self.set_many, others)
-        terms = _terms(ttl, stale, tags)
+        terms = checked_terms(ttl, stale, tags, pinned=pinned)
         store = self._writable()
         items = getattr(mapping, "items", None)
         if items is None:
@@ -634,7 +687,7 @@ class Core(_Mapping):
             raise TypeError(f"mapping must be a mapping of keys to values, not {kind}")
         pairs = [(key, self._key(key), value) for key, value in items()]
         entries = [(at, *self._encoded(store, key, at, value)) for key, at, value in pairs]
-        store.write_many(entries, terms)
+        self._with_room(lambda: store.write_many(entries, terms))
 
     def delete_many(self, keys: Iterable[Any]) -> int:
         """Delete several keys.
@@ -694,20 +747,79 @@ class Core(_Mapping):
         (checked,) = _checked_tags((tag,))
         return Scan(self, lambda own, *_: keys.decode(own), checked)
 
-    def _iter_values(self) -> Iterator[Any]:
-        return Scan(self, lambda _, *entry: self._decoded(*entry))
+    def _iter_keys(self, newest_first: bool = False) -> Iterator[Any]:
+        return Scan(self, lambda own, *_: keys.decode(own), newest_first=newest_first)
 
-    def _iter_items(self) -> Iterator[tuple[Any, Any]]:
-        return Scan(self, lambda own, *entry: (keys.decode(own), self._decoded(*entry)))
+    def _iter_values(self, newest_first: bool = False) -> Iterator[Any]:
+        return Scan(self, lambda _, *entry: self._decoded(*entry), newest_first=newest_first)
 
-    def popitem(self) -> tuple[Any, Any]:
-        """Delete any entry and return its key and value.
+    def _iter_items(self, newest_first: bool = False) -> Iterator[tuple[Any, Any]]:
+        def item(own: bytes, *entry: Any) -> tuple[Any, Any]:
+            return keys.decode(own), self._decoded(*entry)
+
+        return Scan(self, item, newest_first=newest_first)
+
+    def _peekitem(self, newest: bool) -> Optional[tuple[Any, Any]]:
+        return next(self._iter_items(newest), None)
+
+    def _iter_encoded(self) -> Iterator[tuple[Any, ...]]:
+        """Yield entries for `tuckbox.dumps`, also those of the namespaces in this one."""
+        # A place may list a key twice.
+        listed = iter(dict.fromkeys(self._readable().keys()))
+        while batch := list(itertools.islice(listed, _AT_ONCE)):
+            store, prefix = self._readable(), self._prefix()
+            eras = spaces.Eras(store)
+            inside = [
+                key
+                for key in batch
+                if key.startswith(prefix) and not spaces.is_of_former_era(eras, key)
+            ]
+            for key, record in store.peek_many(inside).items():
+                kept, made_s = record.kept, record.made_s
+                # A long int has bytes, too.
+                is_int = type(kept) is int and INT_MIN <= kept <= INT_MAX
+                made_us = None if made_s is None else round(made_s * 1e6)
+                life = (record.fresh_until_us, record.stale_us, made_us)
+                encoded = kept if is_int else codec.to_bytes(kept)
+                yield key, encoded, *life, record.tags, record.pinned
+
+    def _store_encoded(  # noqa: PLR0917 - As the extension's.
+        self,
+        key: bytes,
+        value: object,
+        expiry_us: Optional[int],
+        stale_us: int,
+        made_us: Optional[int],
+        tags: tuple[str, ...],
+        pinned: bool,
+        replace: bool,
+    ) -> Optional[bool]:
+        store = self._writable()
+        kept = codec.from_bytes(value) if isinstance(value, bytes) else value
+        len_bytes = len(value) - 1 if isinstance(value, bytes) else _INT_BYTES
+        if len_bytes > store.value_bytes_max:
+            raise ValueTooLarge(f"value is {len_bytes} bytes long; resize the cache")
+        now_us = store.now_us()
+        if expiry_us is not None and now_us >= expiry_us + stale_us:
+            return None
+        ttl_us = None if expiry_us is None else expiry_us - now_us
+        terms = Terms(ttl_us, stale_us, tags, pinned=pinned)
+        made_s = None if made_us is None else made_us / 1e6
+        if_fresh = None if replace else False
+        return store.write(key, kept, len_bytes, terms, if_fresh=if_fresh, made_s=made_s)
+
+    def popitem(self, last: bool = True) -> tuple[Any, Any]:
+        """Delete any entry, or the newest or oldest of an ordered cache; return key and value.
+
+        Args:
+            last: Of an ordered cache: the entry that was inserted last (the default), or first.
 
         Returns:
             A (key, value) tuple.
 
         Raises:
             KeyError: The cache has no entries.
+            InvalidArgument: ``last`` is false, and the cache is not ordered.
             As `delete`.
 
         Example:
@@ -715,8 +827,12 @@ class Core(_Mapping):
             >>> cache.popitem()
             ('job', 'mail')
         """
+        if not last and not self.ordered:
+            raise InvalidArgument(
+                "popitem(last=False) needs an ordered cache: create it with ordered=True"
+            )
         store, prefix = self._writable(), self._prefix()
-        popped = store.pop_any(lambda key: spaces.own_part(key, prefix) is not None)
+        popped = store.pop_any(lambda key: spaces.own_part(key, prefix) is not None, newest=last)
         if popped is None:
             raise KeyError("popitem(): the cache has no entries")
         key, record = popped
@@ -834,7 +950,7 @@ class Core(_Mapping):
         lease = cast("Lease", token)
         try:
             store = self._writable()
-            terms = _terms(ttl, stale, tags)
+            terms = checked_terms(ttl, stale, tags)
             encoded = self._key(key)
             kept, len_bytes = self._encoded(store, key, encoded, value)
             return store.finish(lease, encoded, kept, len_bytes, terms, made_s)
@@ -872,6 +988,7 @@ class Core(_Mapping):
             record.tags,
             is_stale,
             record.made_s,
+            record.pinned,
         )
 
     def _era(self, name: str) -> int:
@@ -909,6 +1026,16 @@ class Core(_Mapping):
         """What happens to the entries after a power cut. Has no effect here."""
         self._described()
         return self._after_power_cut
+
+    @property
+    def evicts(self) -> bool:
+        """Whether a full cache evicts entries. Otherwise a write without room raises CacheFull."""
+        return self._described().evicts
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the cache keeps the order in which keys were inserted."""
+        return self._described().ordered
 
     @property
     def lock_timeout(self) -> float:
@@ -985,7 +1112,9 @@ _CHECK_ZEROS = ["lost_entries", "damaged_entries", "leaked_segments", *_SEGMENTS
 class Scan:
     """Iterator over the entries of a cache. See the extension's class."""
 
-    def __init__(self, core: Core, part: Any, tag: Optional[str] = None) -> None:
+    def __init__(
+        self, core: Core, part: Any, tag: Optional[str] = None, *, newest_first: bool = False
+    ) -> None:
         """``part`` makes what the iterator yields.
 
         It gets the key without the namespace, the whole key, and the record.
@@ -994,7 +1123,8 @@ class Scan:
         self._part = part
         self._tag = tag
         # Several threads may share it.
-        self._keys = iter(core._readable().keys())
+        listed = core._readable().keys()
+        self._keys = reversed(listed) if newest_first else iter(listed)
 
     def __iter__(self) -> Scan:
         """Return the iterator itself."""
@@ -1021,16 +1151,25 @@ def _lookups(objects: Iterable[Any], encode: Callable[[Any], bytes]) -> list[tup
     return [(key, encode(key)) for key in list(objects)]
 
 
-def _terms(ttl: Ttl, stale: Ttl, tags: Iterable[str], keep_ttl: object = False) -> Terms:
+def checked_terms(
+    ttl: Ttl,
+    stale: Ttl,
+    tags: Iterable[str],
+    keep_ttl: bool = False,
+    pinned: bool = False,
+) -> Terms:
+    """Return the terms that a caller has given. Raises InvalidTTL, InvalidTag, InvalidArgument."""
     length_us = ttl_us(ttl)
-    if not isinstance(keep_ttl, bool):
-        kind = type_name(type(keep_ttl))
-        raise InvalidArgument(f"keep_ttl must be True or False, not {kind}")
+    flags: tuple[tuple[str, object], ...] = (("keep_ttl", keep_ttl), ("pinned", pinned))
+    for name, given in flags:
+        if not isinstance(given, bool):
+            kind = type_name(type(given))
+            raise InvalidArgument(f"{name} must be True or False, not {kind}")
     stale_us = 0
     if stale is not None:
         given_us = ttl_us(stale)
         stale_us = _STALE_US_MAX if given_us is None else given_us
-    return Terms(length_us, stale_us, _checked_tags(tags) if tags != () else (), keep_ttl)
+    return Terms(length_us, stale_us, _checked_tags(tags) if tags != () else (), keep_ttl, pinned)
 
 
 _STALE_US_MAX = 1 << 62

@@ -40,7 +40,7 @@ def encode_lookup(key: Any) -> bytes:
         KeyTypeError, KeyTooLong: The key is invalid.
     """
     if type(key) is str:
-        encoded = _text(key)
+        encoded = key.encode("utf-8", "surrogatepass")
     else:
         try:
             encoded = _Encoder(key, is_lookup=True).encoded(key, 0)

@@ -5,12 +5,12 @@ Must not know how the rest of a key is encoded.
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, Union
 
 from tuckbox.memory.keys import take_length, varint
 from tuckbox.memory.store import Store
 
-__all__ = ["Space", "is_of_former_era", "names_of", "own_part", "parted"]
+__all__ = ["Eras", "Space", "is_of_former_era", "joined_len", "names_of", "own_part", "parted"]
 
 _MARK = b"\xffn"
 """First bytes of a key in a namespace."""
@@ -39,10 +39,12 @@ class Space:
 
     def prefix(self, store: Store) -> bytes:
         """Return what all keys begin with now; nothing without a namespace."""
+        if not self._levels:
+            return b""
         return b"".join(head + _era(store, name) for head, name in self._levels)
 
 
-def _era(store: Store, name: bytes) -> bytes:
+def _era(store: Union[Store, Eras], name: bytes) -> bytes:
     return store.era(name).to_bytes(_ERA_BYTES, "little")
 
 
@@ -52,7 +54,21 @@ def own_part(key: bytes, prefix: bytes) -> Optional[bytes]:
     return rest if key.startswith(prefix) and not rest.startswith(_MARK) else None
 
 
-def is_of_former_era(store: Store, key: bytes) -> bool:
+class Eras:
+    """The eras of namespaces, each asked for once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[bytes, int] = {}
+
+    def era(self, name: bytes) -> int:
+        """Return the era of a namespace."""
+        if name not in self._known:
+            self._known[name] = self._store.era(name)
+        return self._known[name]
+
+
+def is_of_former_era(store: Union[Store, Eras], key: bytes) -> bool:
     """Return whether a key has an era that is not its namespace's."""
     name = b""
     while key.startswith(_MARK):
@@ -77,6 +93,12 @@ def names_of(name: bytes) -> tuple[str, ...]:
         names.append(name[start : start + length].decode())
         name = name[start + length :]
     return tuple(names)
+
+
+def joined_len(names: tuple[str, ...]) -> int:
+    """Return the number of bytes that the keys in these namespaces begin with."""
+    encoded = [name.encode() for name in names]
+    return sum(len(_MARK + varint(len(name)) + name) + _ERA_BYTES for name in encoded)
 
 
 def parted(key: bytes) -> tuple[tuple[str, ...], bytes]:

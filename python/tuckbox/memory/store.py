@@ -6,7 +6,7 @@ length.
 
 Eviction is S3-FIFO (Yang et al., SOSP 2023): new entries enter a small queue, entries that are read
 again move to the main queue, and a key that comes back soon after its eviction enters the main
-queue.
+queue. Entries that are never evicted have a queue of their own.
 
 All state is under one reentrant lock, because a signal handler or finalizer may use the store in
 the middle of an operation of its own thread. Such an interruption finds whole records, and each
@@ -16,6 +16,7 @@ step bears that an entry has changed since the step before.
 from __future__ import annotations
 
 import copy
+import errno
 import itertools
 import os
 import sys
@@ -27,7 +28,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Callable, NamedTuple, Optional, Protocol
 
-from tuckbox.errors import ValueTooLarge
+from tuckbox.errors import CacheFull, ValueTooLarge
 
 __all__ = ["Clock", "Lease", "Record", "Store", "SystemClock", "Terms"]
 
@@ -74,20 +75,21 @@ class Terms(NamedTuple):
     """Its tags, sorted."""
     keeps_ttl: bool = False
     """Whether a fresh entry keeps its end. Then ``ttl_us`` is for a new entry."""
+    pinned: bool = False
+    """Whether it is never evicted."""
 
 
 class Record:
-    """An entry. Only `reads` and `is_main` change."""
+    """An entry. Only `reads`, `is_main` and `position` change."""
 
     __slots__ = (
-        "cost_bytes", "fresh_until_us", "is_main", "kept", "made_s", "reads", "stale_us", "stamp",
-        "tags", "version",
+        "cost_bytes", "fresh_until_us", "is_main", "kept", "made_s", "pinned", "position", "reads",
+        "stale_us", "stamp", "stays", "tags", "version",
     )  # fmt: skip
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - By position, which is quicker.
         self,
         kept: object,
-        *,
         version: int,
         cost_bytes: int,
         fresh_until_us: Optional[int],
@@ -95,6 +97,8 @@ class Record:
         tags: tuple[str, ...],
         stamp: int,
         made_s: Optional[float] = None,
+        pinned: bool = False,
+        stays: bool = False,
     ) -> None:
         self.kept = kept
         self.version = version
@@ -106,6 +110,11 @@ class Record:
         self.stamp = stamp
         """The time of invalidations at which the making of the value began."""
         self.made_s = made_s
+        self.pinned = pinned
+        self.stays = stays
+        """Whether it is never evicted: it is pinned, or the store does not evict."""
+        self.position = 0
+        """Its position in the order of insertion."""
         self.reads = 0
         self.is_main = False
 
@@ -134,15 +143,27 @@ class Store:
         size_bytes: The maximum of all entries: keys, values, and an estimate of the rest.
         max_entries: The maximum number of entries; None is no limit.
         clock: What tells the time.
+        evicts: Whether entries are evicted when it is full.
+        ordered: Whether keys are listed in the order in which they were inserted.
     """
 
     def __init__(
-        self, size_bytes: int, max_entries: Optional[int], clock: Optional[Clock] = None
+        self,
+        size_bytes: int,
+        max_entries: Optional[int],
+        clock: Optional[Clock] = None,
+        *,
+        evicts: bool = True,
+        ordered: bool = False,
     ) -> None:
         self.id = os.urandom(16)
         self.lock = threading.RLock()
         self.size_bytes = size_bytes
         self.max_entries = max_entries
+        self.evicts = evicts
+        self.ordered = ordered
+        self.title = "this cache"
+        """How messages name it."""
         self.counts = dict.fromkeys(
             ("hits", "misses", "sets", "deletes", "evictions", "expirations"), 0
         )
@@ -150,9 +171,11 @@ class Store:
         self._clock = clock or SystemClock()
         self._small: OrderedDict[bytes, Record] = OrderedDict()
         self._main: OrderedDict[bytes, Record] = OrderedDict()
-        self._small_bytes = 0
+        self._staying: OrderedDict[bytes, Record] = OrderedDict()
+        self._small_bytes = self._staying_bytes = 0
         self._ghosts: OrderedDict[int, None] = OrderedDict()
         self._versions = itertools.count(1)
+        self._positions = itertools.count(1)
         self._invalidations = 1
         """The time of invalidations: the number of evictions of tags and advances of eras."""
         self._evicted: dict[str, int] = {}
@@ -175,12 +198,12 @@ class Store:
 
     def __len__(self) -> int:
         """Return the number of entries, including expired ones."""
-        return len(self._small) + len(self._main)
+        return len(self._small) + len(self._main) + len(self._staying)
 
     # --- The states of an entry ---------------------------------------------------------------
 
     def _record(self, key: bytes) -> Optional[Record]:
-        return self._small.get(key) or self._main.get(key)
+        return self._small.get(key) or self._main.get(key) or self._staying.get(key)
 
     def _is_invalid(self, record: Record) -> bool:
         stamp = record.stamp
@@ -254,12 +277,20 @@ class Store:
     def keys(self) -> list[bytes]:
         """Return the keys of all entries, also of expired ones."""
         with self.lock:
-            return [*self._small, *self._main]
+            if not self.ordered:
+                return [*self._small, *self._main, *self._staying]
+            queues = (self._small, self._main, self._staying)
+            entries = itertools.chain.from_iterable(queue.items() for queue in queues)
+            return [key for key, _ in sorted(entries, key=lambda entry: entry[1].position)]
 
     def peek(self, key: bytes) -> Optional[Record]:
         """Return a fresh entry without counting the read."""
         with self.lock:
             return self._fresh(key)
+
+    def peek_many(self, keys: Iterable[bytes]) -> dict[bytes, Record]:
+        """Return the fresh entries of several keys without counting the reads."""
+        return {key: record for key in keys if (record := self.peek(key)) is not None}
 
     # --- Writing -------------------------------------------------------------------------------
 
@@ -272,6 +303,7 @@ class Store:
         *,
         if_fresh: Optional[bool] = None,
         version: Optional[int] = None,
+        made_s: Optional[float] = None,
     ) -> bool:
         """Store a value.
 
@@ -282,12 +314,14 @@ class Store:
             terms: Its ttl and tags.
             if_fresh: If given, store only if this says whether there is a fresh entry.
             version: If given, store only if there is a fresh entry with this version.
+            made_s: How many seconds making it took, if that is known.
 
         Returns:
             Whether it was stored.
 
         Raises:
             ValueTooLarge: Key and value do not fit, even into an empty store.
+            CacheFull: The entries that are never evicted leave no room.
         """
         with self.lock:
             old = self._fresh(key)
@@ -298,7 +332,8 @@ class Store:
             until_us = None
             if terms.keeps_ttl and old is not None:
                 terms, until_us = terms._replace(ttl_us=None), old.fresh_until_us
-            self._put(key, kept, len_bytes, terms, self._invalidations, until_us=until_us)
+            stamp = self._invalidations
+            self._put(key, kept, len_bytes, terms, stamp, until_us=until_us, made_s=made_s)
             return True
 
     def write_many(self, entries: Iterable[tuple[bytes, object, int]], terms: Terms) -> None:
@@ -330,7 +365,7 @@ class Store:
             if old is None:
                 self._put(key, kept, len_bytes, Terms(ttl_us), self._invalidations)
             else:
-                terms = Terms(None, old.stale_us, old.tags)
+                terms = Terms(None, old.stale_us, old.tags, pinned=old.pinned)
                 self._put(key, kept, len_bytes, terms, old.stamp, until_us=old.fresh_until_us)
             return kept
 
@@ -356,13 +391,14 @@ class Store:
         until_us: Optional[int] = None,
         made_s: Optional[float] = None,
     ) -> None:
-        ttl_us, stale_us, tags, _ = terms
+        ttl_us, stale_us, tags, _, pinned = terms
         cost_bytes = _ENTRY_BYTES + len(key) + len_bytes + (sys.getsizeof(tags) if tags else 0)
         if cost_bytes > self.size_bytes:
             raise ValueTooLarge(
                 f"the entry needs {cost_bytes} bytes, and the limit of this cache is "
                 f"{self.size_bytes} bytes; resize the cache, or store less"
             )
+        self._check_room(key, cost_bytes)
         self._make_room(key, cost_bytes)
         record = Record(
             kept,
@@ -373,34 +409,77 @@ class Store:
             tags=tags,
             stamp=stamp,
             made_s=made_s,
+            pinned=pinned,
+            stays=pinned or not self.evicts,
         )
         self.counts["sets"] += 1
         if (old := self._record(key)) is not None:
+            record.position = next(self._positions) if self._is_gone(old) else old.position
             self._replace(key, old, record)
             return
+        record.position = next(self._positions)
         record.is_main = hash(key) in self._ghosts
         self._ghosts.pop(hash(key), None)
         self._insert(key, record)
 
     def _replace(self, key: bytes, old: Record, record: Record) -> None:
         record.reads, record.is_main = old.reads, old.is_main
-        (self._main if record.is_main else self._small)[key] = record
+        if record.stays is not old.stays:
+            self._remove(key, old)
+            self._insert(key, record)
+            return
+        self._queue_of(record)[key] = record
         self._count_bytes(record, record.cost_bytes - old.cost_bytes)
 
     def _insert(self, key: bytes, record: Record) -> None:
-        (self._main if record.is_main else self._small)[key] = record
+        self._queue_of(record)[key] = record
         self._count_bytes(record, record.cost_bytes)
 
     def _remove(self, key: bytes, record: Record) -> None:
-        queue = self._main if record.is_main else self._small
+        queue = self._queue_of(record)
         if queue.get(key) is record:
             queue.pop(key, None)
             self._count_bytes(record, -record.cost_bytes)
 
+    def _queue_of(self, record: Record) -> OrderedDict[bytes, Record]:
+        if record.stays:
+            return self._staying
+        return self._main if record.is_main else self._small
+
     def _count_bytes(self, record: Record, more_bytes: int) -> None:
         self.bytes += more_bytes
-        if not record.is_main:
+        if record.stays:
+            self._staying_bytes += more_bytes
+        elif not record.is_main:
             self._small_bytes += more_bytes
+
+    # --- Entries that stay ---------------------------------------------------------------------
+
+    def _check_room(self, key: bytes, cost_bytes: int) -> None:
+        """Refuse an entry for which those that are never evicted leave no room."""
+        if self._has_room(key, cost_bytes):
+            return
+        for other, record in list(self._staying.items()):
+            if other != key and self._is_gone(record):
+                self._drop(other, record)
+        if not self._has_room(key, cost_bytes):
+            raise self._full(f"has no room for {cost_bytes:,} bytes more within")
+
+    def _has_room(self, key: bytes, cost_bytes: int) -> bool:
+        old = self._staying.get(key)
+        staying_bytes = self._staying_bytes - (0 if old is None else old.cost_bytes)
+        return staying_bytes + cost_bytes <= self.size_bytes and (
+            self.max_entries is None or len(self._staying) - (old is not None) < self.max_entries
+        )
+
+    def _full(self, what: str) -> CacheFull:
+        limit = "" if self.max_entries is None else f" and {self.max_entries:,} entries"
+        why = "all of its entries are pinned" if self.evicts else "it evicts no entries"
+        return CacheFull(
+            errno.ENOSPC,
+            f"{self.title} is full: it {what} {self.size_bytes:,} bytes{limit}, and {why}; nothing "
+            "was changed: delete entries, or give it a larger size with resize",
+        )
 
     # --- Eviction ------------------------------------------------------------------------------
 
@@ -412,7 +491,7 @@ class Store:
             is_full = self.bytes + more_bytes > self.size_bytes or (
                 self.max_entries is not None and len(self) + more_entries > self.max_entries
             )
-            if not is_full or not len(self):
+            if not is_full or not (self._small or self._main):
                 return
             self._evict_one()
 
@@ -461,9 +540,16 @@ class Store:
     def resize(self, size_bytes: Optional[int], max_entries: Optional[int]) -> None:
         """Give the store other limits; None keeps the present one, 0 entries are no limit."""
         with self.lock:
+            former = self.size_bytes, self.max_entries
             self.size_bytes = size_bytes or self.size_bytes
             if max_entries is not None:
                 self.max_entries = max_entries or None
+            if self._staying_bytes > self.size_bytes or (
+                self.max_entries is not None and len(self._staying) > self.max_entries
+            ):
+                full = self._full("has entries that do not fit within")
+                self.size_bytes, self.max_entries = former
+                raise full
             while self.bytes > self.size_bytes or (
                 self.max_entries is not None and len(self) > self.max_entries
             ):
@@ -489,10 +575,21 @@ class Store:
                 self.counts["deletes"] += 1
             return fresh
 
-    def pop_any(self, is_wanted: Callable[[bytes], bool]) -> Optional[tuple[bytes, Record]]:
-        """Delete any fresh entry whose key is wanted, and return it; None if there is none."""
+    def pop_any(
+        self, is_wanted: Callable[[bytes], bool], *, newest: bool = True
+    ) -> Optional[tuple[bytes, Record]]:
+        """Delete any fresh entry whose key is wanted, and return it; None if there is none.
+
+        In an ordered store, it is the newest or the oldest one.
+        """
         with self.lock:
-            for queue in (self._small, self._main):
+            if self.ordered:
+                listed = self.keys()
+                for own in filter(is_wanted, reversed(listed) if newest else listed):
+                    if (record := self.delete(own)) is not None:
+                        return own, record
+                return None
+            for queue in (self._small, self._main, self._staying):
                 while (key := _last(queue, is_wanted)) is not None:
                     record = self.delete(key)
                     if record is not None:
@@ -507,8 +604,9 @@ class Store:
                 lease.is_refused = True
             self._small.clear()
             self._main.clear()
+            self._staying.clear()
             self._ghosts.clear()
-            self.bytes = self._small_bytes = 0
+            self.bytes = self._small_bytes = self._staying_bytes = 0
             return count
 
     def expire(self, is_unreachable: Callable[[bytes], bool]) -> int:
@@ -520,7 +618,7 @@ class Store:
         with self.lock:
             gone = [
                 (key, record)
-                for queue in (self._small, self._main)
+                for queue in (self._small, self._main, self._staying)
                 for key, record in list(queue.items())
                 if self._is_gone(record) or is_unreachable(key)
             ]
@@ -646,14 +744,19 @@ class Store:
             for key in self._small.keys() & self._main.keys():
                 findings.append(f"the key {key!r} was in both queues")
                 del self._main[key]
-            small_bytes = sum(record.cost_bytes for record in list(self._small.values()))
-            all_bytes = small_bytes + sum(record.cost_bytes for record in list(self._main.values()))
-            if (self._small_bytes, self.bytes) != (small_bytes, all_bytes):
+            queues = (self._small, self._main, self._staying)
+            small, main, staying = (
+                sum(record.cost_bytes for record in list(queue.values())) for queue in queues
+            )
+            found = (small, staying, small + main + staying)
+            counted = (self._small_bytes, self._staying_bytes, self.bytes)
+            if counted != found:
                 findings.append(
-                    f"{self.bytes} bytes were counted ({self._small_bytes} in the small queue), and"
-                    f" the entries have {all_bytes} ({small_bytes})"
+                    f"{counted[2]} bytes were counted ({counted[0]} in the small queue, "
+                    f"{counted[1]} that stay), and the entries have {found[2]} ({found[0]}, "
+                    f"{found[1]})"
                 )
-                self._small_bytes, self.bytes = small_bytes, all_bytes
+                self._small_bytes, self._staying_bytes, self.bytes = found
             return findings
 
     def after_fork(self) -> None:

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, MutableMapping
-from typing import Any, NoReturn, Optional, SupportsIndex, Union
+from typing import Any, ClassVar, NoReturn, Optional, SupportsIndex, Union
 
 from tuckbox.brief import refuse_if_brief
 from tuckbox.compression import Algorithm
 from tuckbox.contract import Token
+from tuckbox.coordination.operations import Coordinating
+from tuckbox.coordination.space import Space
 from tuckbox.drivers.contract import Driver
 from tuckbox.errors import EntryCorrupt, InvalidArgument, Unsupported
 from tuckbox.flights import AsyncLoading
+from tuckbox.limits import checked_choice
 from tuckbox.loading import Loading
 from tuckbox.memoize import Memoizing
+from tuckbox.memory.codec import Encoded
 from tuckbox.memory.core import Core
-from tuckbox.memory.store import Record
 from tuckbox.namespaces import Namespace
 from tuckbox.objects import Codec, Objects, Pickle
 from tuckbox.organising import Organising
@@ -32,7 +35,7 @@ _DAMAGED = (IndexError, KeyError, ValueError, TypeError, OverflowError, Recursio
 """What decoding bytes that nobody encoded can raise."""
 
 
-class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
+class Cache(Organising, Coordinating, Surface, Loading, AsyncLoading, Memoizing, Core):
     """A cache whose entries are where a driver keeps them.
 
     Has the operations of `tuckbox.Cache`. Each takes at least one round trip to the place. These
@@ -48,6 +51,8 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
         prefix: What keys of this program begin with at the place.
         lease_s: For how many seconds a maker has its lease.
         read_only: Whether only read operations are allowed.
+        evict: False is refused: the place evicts by rules of its own. So is ``pinned=True``.
+        ordered: True is refused: the place keeps no order.
         pickle: ``"never"``, or ``"signed"`` with ``secret``. ``"private"`` is refused: others can
             write to the place.
         secret: As for `tuckbox.Cache`.
@@ -63,6 +68,8 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
         {'name': 'Ada'}
     """
 
+    _pins: ClassVar[bool] = False
+
     def __init__(
         self,
         driver: Driver,
@@ -70,6 +77,8 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
         *,
         lease_s: float = 30.0,
         read_only: bool = False,
+        evict: Optional[bool] = None,
+        ordered: Optional[bool] = None,
         pickle: Pickle = "never",
         secret: Optional[SecretArgument] = None,
         codec: Union[Codec, Iterable[Codec], None] = None,
@@ -85,6 +94,16 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
             raise InvalidArgument(
                 f'pickle="private" is for files that only you can write, and {driver.title} may '
                 'have other users; use pickle="signed" with a secret'
+            )
+        if checked_choice("ordered", ordered):
+            raise Unsupported(
+                f"{driver.title} keeps no order of insertion, so ordered=True cannot be had; "
+                "omit it, or use a cache in shared memory"
+            )
+        if checked_choice("evict", evict) is False:
+            raise Unsupported(
+                f"{driver.title} evicts by rules of its own, so evict=False cannot be kept; "
+                "omit it, or use a cache in shared memory"
             )
         objects = Objects(
             pickle=pickle, secret=secret, codec=codec, compress=compress, compressor=compressor
@@ -108,9 +127,9 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
             self._handle._is_open = False
             self._driver.close()
 
-    def _decoded(self, encoded: bytes, record: Record) -> Any:
+    def _built(self, encoded: bytes, kept: Encoded) -> Any:
         try:
-            return super()._decoded(encoded, record)
+            return super()._built(encoded, kept)
         except _DAMAGED as error:
             raise EntryCorrupt(
                 f"the value in {self._driver.title} cannot be decoded ({error!r}); delete it: "
@@ -148,6 +167,18 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
         self._described()
         return None
 
+    @property
+    def evicts(self) -> bool:
+        """True: the place may evict entries by rules of its own."""
+        self._described()
+        return True
+
+    @property
+    def ordered(self) -> bool:
+        """False: the place keeps no order."""
+        self._described()
+        return False
+
     def _stats(self) -> dict[str, int]:
         self._readable()
         raise Unsupported(f"use the statistics of {self._driver.title}, or `counts`")
@@ -165,6 +196,21 @@ class Cache(Organising, Surface, Loading, AsyncLoading, Memoizing, Core):
     def _check(self) -> dict[str, Any]:
         self._readable()
         raise Unsupported(f"check {self._driver.title} with its own tools")
+
+    def _coordination(self) -> Space:
+        if self._driver.capabilities.may_evict:
+            raise Unsupported(
+                f"{self._driver.title} may evict entries at any moment, so it cannot hold locks, "
+                "semaphores, rate limits or queues; use a cache on a file, Redis or a database"
+            )
+        return super()._coordination()
+
+    def _transactions(self) -> Space:
+        raise Unsupported(
+            f"{self._driver.title} has no pinned entries, and its leases end while their process "
+            "lives, so transactions would not be all or nothing; use a cache on a file or in "
+            "memory, or the transactions of the place itself"
+        )
 
     def _within(self, name: str) -> Namespace:
         return _Namespace(self, name)  # type: ignore[arg-type] # As in `tuckbox.memory`.

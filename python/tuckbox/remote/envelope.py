@@ -20,9 +20,8 @@ _HEAD = struct.Struct("<4sIQB")
 """Magic, checksum, version, flags."""
 _SUMMED_AT = 8
 _WORD = struct.Struct("<Q")
-_EXPIRY, _STALE, _MADE, _TAGS, _LEASE, _VALUE = 1, 2, 4, 8, 16, 32
-_FLAGS = 63
-_COMMON = (_VALUE, _VALUE | _EXPIRY)
+_EXPIRY, _STALE, _MADE, _TAGS, _LEASE, _VALUE, _PINNED = 1, 2, 4, 8, 16, 32, 64
+_FLAGS = 127
 VERSIONS_END = 1 << 63
 """Versions are below this, and at least 1."""
 
@@ -47,6 +46,8 @@ class Envelope(NamedTuple):
     """With tags: what the clock of evictions showed when the making of the value began."""
     lease: Optional[tuple[int, int]] = None
     """The number of the lease on the key, and the moment at which it ends in microseconds."""
+    pinned: bool = False
+    """In a dump: whether the entry is never evicted."""
 
 
 def pack(envelope: Envelope) -> bytes:
@@ -56,7 +57,7 @@ def pack(envelope: Envelope) -> bytes:
         >>> unpack(pack(Envelope(b"k", 7, b"value")), b"k").value
         b'value'
     """
-    flags, parts = 0, []
+    flags, parts = _PINNED if envelope.pinned else 0, []
     if envelope.expiry_us is not None:
         flags |= _EXPIRY
         parts.append(_WORD.pack(envelope.expiry_us))
@@ -84,34 +85,27 @@ def pack(envelope: Envelope) -> bytes:
     return _HEAD.pack(_MAGIC, checksum, envelope.version, flags) + rest
 
 
-def unpack(packed: bytes, key: bytes) -> Optional[Envelope]:
-    """Return the envelope of a key; None if the bytes are none, or another key's."""
+def unpack(packed: bytes, key: Optional[bytes]) -> Optional[Envelope]:
+    """Return the envelope of a key, or of any; None if the bytes are none, or another key's."""
     try:
-        return _unpack(packed, key)
+        magic, checksum, version, flags = _HEAD.unpack_from(packed)
+        is_sound = magic == _MAGIC and checksum == zlib.crc32(packed[_SUMMED_AT:])
+        if not is_sound or flags & ~_FLAGS or not 0 < version < VERSIONS_END:
+            return None
+        if flags != _VALUE:
+            return _unpack_rest(packed, key, version, flags)
+        # Nearly all: nothing but the value.
+        length, at = take_length(packed, _HEAD.size)
+        end = at + length
+        own = packed[at:end]
+        return Envelope(own, version, packed[end:]) if key in {None, own} else None
     except (struct.error, IndexError, UnicodeDecodeError):
         return None
 
 
-def _unpack(packed: bytes, key: bytes) -> Optional[Envelope]:
-    magic, checksum, version, flags = _HEAD.unpack_from(packed)
-    is_sound = magic == _MAGIC and checksum == zlib.crc32(packed[_SUMMED_AT:])
-    if not is_sound or flags & ~_FLAGS or not 0 < version < VERSIONS_END:
-        return None
-    if flags in _COMMON:
-        # Nearly all: a value, and perhaps an expiry.
-        at = _HEAD.size
-        expiry_us = None
-        if flags & _EXPIRY:
-            (expiry_us,) = _WORD.unpack_from(packed, at)
-            at += _WORD.size
-        length, at = take_length(packed, at)
-        if packed[at : at + length] != key:
-            return None
-        return Envelope(key, version, packed[at + length :], expiry_us)
-    return _unpack_rest(packed, key, version, flags)
-
-
-def _unpack_rest(packed: bytes, key: bytes, version: int, flags: int) -> Optional[Envelope]:
+def _unpack_rest(
+    packed: bytes, key: Optional[bytes], version: int, flags: int
+) -> Optional[Envelope]:
     at = _HEAD.size
 
     def word() -> int:
@@ -139,7 +133,11 @@ def _unpack_rest(packed: bytes, key: bytes, version: int, flags: int) -> Optiona
         # Each takes at least a byte: the count of a damaged envelope is not believed.
         tags = [counted().decode() for _ in range(min(count, len(packed)))]
     lease = (word(), word()) if flags & _LEASE else None
-    if counted() != key:
+    own = counted()
+    if key is not None and own != key:
         return None
     value = packed[at:] if flags & _VALUE else None
-    return Envelope(key, version, value, expiry_us, stale_us, made_us, tuple(tags), stamp, lease)
+    pinned = bool(flags & _PINNED)
+    return Envelope(
+        own, version, value, expiry_us, stale_us, made_us, tuple(tags), stamp, lease, pinned
+    )

@@ -34,8 +34,9 @@ from contextlib import suppress
 from typing import Callable, NamedTuple, Optional
 
 from tuckbox.brief import refuse_if_brief
-from tuckbox.drivers.contract import Driver, Found, Version
-from tuckbox.errors import DriverError
+from tuckbox.drivers.contract import Driver, Found
+from tuckbox.errors import DriverError, Unsupported
+from tuckbox.forks import renew_in_children
 from tuckbox.memory import spaces
 from tuckbox.memory.codec import Kept, from_bytes, to_bytes
 from tuckbox.memory.store import Record, SystemClock, Terms
@@ -62,15 +63,6 @@ class RemoteLease(NamedTuple):
     """What the clock of evictions showed at the beginning."""
     end_us: int
     """When the place lets another caller make."""
-
-
-class Seen(NamedTuple):
-    """An envelope that the place returned, and the version by which to replace just that."""
-
-    envelope: Envelope
-    place_version: Version
-    fresh_until_us: Optional[int]
-    """When its ttl ends, by this machine's clock; None is never."""
 
 
 class Change(NamedTuple):
@@ -112,9 +104,13 @@ class RemoteStore:
         self.lease_us = round(lease_s * 1e6)
         self.counts = dict.fromkeys(("hits", "misses", "sets", "deletes"), 0)
         self._now = now or SystemClock().now
-        self._counting = threading.Lock()
         self._leases: dict[int, RemoteLease] = {}
         """The leases of this handle, by number."""
+        self._renew()
+        renew_in_children(self)
+
+    def _renew(self) -> None:
+        self._counting = threading.Lock()
 
     def now_us(self) -> int:
         """Return the time in microseconds since 1970."""
@@ -145,26 +141,20 @@ class RemoteStore:
             return Change((), tag=rest.decode())
         return Change(spaces.names_of(rest), is_cleared=True) if kind == b"n" else None
 
-    def _seen(self, key: bytes, found: Optional[Found]) -> Optional[Seen]:
-        if found is None:
-            return None
-        envelope = unpack(found.value, key)
-        if envelope is None:
-            return None
-        until_us = envelope.expiry_us
-        if until_us is not None and found.ttl_s is not None:
-            until_us = self.now_us() + round(found.ttl_s * 1e6) - envelope.stale_us
-        return Seen(envelope, found.version, until_us)
+    def _seen(self, key: bytes, found: Optional[Found]) -> Optional[Envelope]:
+        """The envelope of a key. Its expiry is by this machine's clock."""
+        seen = None if found is None else unpack(found.value, key)
+        if seen is None or seen.expiry_us is None or found is None or found.ttl_s is None:
+            return seen
+        return seen._replace(expiry_us=self.now_us() + round(found.ttl_s * 1e6) - seen.stale_us)
 
-    def _look(self, key: bytes) -> Optional[Seen]:
+    def _look(self, key: bytes) -> Optional[Envelope]:
         refuse_if_brief()
-        return self._seen(key, self.driver.get(self._entry_key(key)))
+        return self._seen(key, self.driver.get(self.prefix + b"e" + key))
 
-    def _state(self, seen: Seen) -> Optional[bool]:
-        """Whether a stale entry; None if the entry is missing to everyone."""
-        envelope, until_us = seen.envelope, seen.fresh_until_us
-        if envelope.value is None:
-            return None
+    def _state(self, envelope: Envelope) -> Optional[bool]:
+        """Whether an entry with a value is stale; None if it is missing to everyone."""
+        until_us = envelope.expiry_us
         is_stale = False
         if until_us is not None:
             now_us = self.now_us()
@@ -179,20 +169,6 @@ class RemoteStore:
                 return None
             is_stale = is_stale or any(soft > envelope.stamp for _, soft in rows.values())
         return is_stale
-
-    def _record(self, seen: Seen) -> Record:
-        envelope = seen.envelope
-        assert envelope.value is not None  # noqa: S101 - Such an entry is missing.
-        return Record(
-            from_bytes(envelope.value),
-            version=envelope.version,
-            cost_bytes=0,
-            fresh_until_us=seen.fresh_until_us,
-            stale_us=envelope.stale_us,
-            tags=envelope.tags,
-            stamp=envelope.stamp,
-            made_s=None if envelope.made_us is None else envelope.made_us / 1e6,
-        )
 
     # --- Reading -------------------------------------------------------------------------------
 
@@ -209,14 +185,35 @@ class RemoteStore:
         self._count("misses" if found is None else "hits")
         return found
 
-    def _present(self, seen: Optional[Seen]) -> Optional[tuple[Record, bool]]:
-        if seen is None:
+    def _present(self, seen: Optional[Envelope]) -> Optional[tuple[Record, bool]]:
+        """The record of an envelope, and whether it is stale; None if it is missing to everyone."""
+        if seen is None or seen.value is None:
             return None
         is_stale = self._state(seen)
-        return None if is_stale is None else (self._record(seen), is_stale)
+        if is_stale is None:
+            return None
+        # By position, which is quicker. The cost is the place's affair.
+        record = Record(
+            from_bytes(seen.value),
+            seen.version,
+            0,
+            seen.expiry_us,
+            seen.stale_us,
+            seen.tags,
+            seen.stamp,
+            None if seen.made_us is None else seen.made_us / 1e6,
+        )
+        return record, is_stale
 
     def read_many(self, keys: list[bytes]) -> dict[bytes, Record]:
         """Return the fresh entries of several keys, in one round trip, and count the reads."""
+        records = self.peek_many(keys)
+        self._count("hits", len(records))
+        self._count("misses", len(keys) - len(records))
+        return records
+
+    def peek_many(self, keys: list[bytes]) -> dict[bytes, Record]:
+        """Return the fresh entries of several keys, in one round trip."""
         refuse_if_brief()
         found = self.driver.get_many([self._entry_key(key) for key in keys])
         records = {}
@@ -224,8 +221,6 @@ class RemoteStore:
             present = self._present(self._seen(key, found.get(self._entry_key(key))))
             if present is not None and not present[1]:
                 records[key] = present[0]
-        self._count("hits", len(records))
-        self._count("misses", len(keys) - len(records))
         return records
 
     def contains(self, key: bytes) -> bool:
@@ -284,6 +279,7 @@ class RemoteStore:
         *,
         if_fresh: Optional[bool] = None,
         version: Optional[int] = None,
+        made_s: Optional[float] = None,
     ) -> bool:
         """Store a value.
 
@@ -293,12 +289,18 @@ class RemoteStore:
             terms: Its ttl and tags.
             if_fresh: If given, store only if this says whether there is a fresh entry.
             version: If given, store only if there is a fresh entry with this version.
+            made_s: How many seconds making it took, if that is known.
 
         Returns:
             Whether it was stored.
+
+        Raises:
+            Unsupported: The terms ask for a pinned entry.
         """
         refuse_if_brief()
-        packed, ttl_s = self._packed(key, to_bytes(kept), terms)
+        self._refuse_pinned(terms)
+        made_us = None if made_s is None else round(made_s * 1e6)
+        packed, ttl_s = self._packed(key, to_bytes(kept), terms, made_us=made_us)
         place_key = self._entry_key(key)
         if if_fresh is None and version is None and not terms.keeps_ttl:
             if ttl_s is not None and ttl_s <= 0:
@@ -308,26 +310,32 @@ class RemoteStore:
             self._count("sets")
             return True
 
-        def wanted(seen: Optional[Seen]) -> Optional[tuple[bytes, Optional[float]]]:
+        def wanted(seen: Optional[Envelope]) -> Optional[tuple[bytes, Optional[float]]]:
             present = self._present(seen)
             is_fresh = present is not None and not present[1]
             if if_fresh is not None and is_fresh is not if_fresh:
                 return None
-            if version is not None and (
-                not is_fresh or seen is None or seen.envelope.version != version
-            ):
+            if version is not None and (not is_fresh or seen is None or seen.version != version):
                 return None
             if terms.keeps_ttl and is_fresh and seen is not None:
-                until_us = seen.fresh_until_us
+                until_us = seen.expiry_us
                 left_us = None if until_us is None else until_us - self.now_us()
                 return self._packed(key, to_bytes(kept), terms._replace(ttl_us=left_us))
             return packed, ttl_s
 
         return self._replace(key, wanted)
 
+    def _refuse_pinned(self, terms: Terms) -> None:
+        if terms.pinned:
+            raise Unsupported(
+                f"{self.driver.title} evicts by rules of its own, so no entry there can be pinned; "
+                "nothing was changed: omit pinned, or use a cache in shared memory"
+            )
+
     def write_many(self, entries: Iterable[tuple[bytes, Kept, int]], terms: Terms) -> None:
         """Store several values, given as key, value and length, in one round trip."""
         refuse_if_brief()
+        self._refuse_pinned(terms)
         items = []
         for key, kept, _ in entries:
             packed, ttl_s = self._packed(key, to_bytes(kept), terms)
@@ -343,7 +351,7 @@ class RemoteStore:
     def _replace(
         self,
         key: bytes,
-        wanted: Callable[[Optional[Seen]], Optional[tuple[bytes, Optional[float]]]],
+        wanted: Callable[[Optional[Envelope]], Optional[tuple[bytes, Optional[float]]]],
     ) -> bool:
         """Replace what a key has by what a function wants for that; None is nothing.
 
@@ -389,7 +397,7 @@ class RemoteStore:
         """
         kept: Kept = None
 
-        def wanted(seen: Optional[Seen]) -> tuple[bytes, Optional[float]]:
+        def wanted(seen: Optional[Envelope]) -> tuple[bytes, Optional[float]]:
             nonlocal kept
             present = self._present(seen)
             if seen is None or present is None or present[1]:
@@ -401,18 +409,17 @@ class RemoteStore:
         self._replace(key, wanted)
         return kept
 
-    def _changed(self, seen: Seen, **fields: object) -> tuple[bytes, Optional[float]]:
+    def _changed(self, seen: Envelope, **fields: object) -> tuple[bytes, Optional[float]]:
         """The same envelope with other fields and another version."""
         version = secrets.randbelow(VERSIONS_END - 1) + 1
-        fields = {"expiry_us": seen.fresh_until_us, "version": version, **fields}
-        envelope = seen.envelope._replace(**fields)  # type: ignore[arg-type]
+        envelope = seen._replace(**{"version": version, **fields})  # type: ignore[arg-type]
         return pack(envelope), self._ttl_s(envelope)
 
     def touch(self, key: bytes, ttl_us: Optional[int]) -> Optional[Record]:
         """Give a fresh entry another ttl. Return the entry, if there is one."""
         touched: Optional[Record] = None
 
-        def wanted(seen: Optional[Seen]) -> Optional[tuple[bytes, Optional[float]]]:
+        def wanted(seen: Optional[Envelope]) -> Optional[tuple[bytes, Optional[float]]]:
             nonlocal touched
             present = self._present(seen)
             touched = None
@@ -421,7 +428,7 @@ class RemoteStore:
             touched = present[0]
             expiry_us = None if ttl_us is None else self.now_us() + ttl_us
             # The same version: a lease on the key stays valid, and so does what `cas` expects.
-            return self._changed(seen, expiry_us=expiry_us, version=seen.envelope.version)
+            return self._changed(seen, expiry_us=expiry_us, version=seen.version)
 
         if self._replace(key, wanted):
             self._count("sets", -1)
@@ -450,7 +457,12 @@ class RemoteStore:
                     self._count("deletes")
                 return fresh
 
-    def pop_any(self, is_wanted: Callable[[bytes], bool]) -> Optional[tuple[bytes, Record]]:
+    def pop_any(
+        self,
+        is_wanted: Callable[[bytes], bool],
+        *,
+        newest: bool = True,  # noqa: ARG002 - There is no order.
+    ) -> Optional[tuple[bytes, Record]]:
         """Delete any fresh entry whose key is wanted, and return it; None if there is none."""
         for key in self.keys():
             record = self.delete(key) if is_wanted(key) else None
@@ -472,11 +484,11 @@ class RemoteStore:
         """
         count = 0
         for key in self.keys():
-            seen = self._look(key)
-            is_gone = seen is not None and seen.envelope.value is not None
-            is_gone = is_gone and seen is not None and self._state(seen) is None
+            found = self.driver.get(self._entry_key(key))
+            seen = self._seen(key, found)
+            is_gone = seen is not None and seen.value is not None and self._state(seen) is None
             if is_gone or is_former(key):
-                count += self.driver.delete(self._entry_key(key), seen and seen.place_version)
+                count += self.driver.delete(self._entry_key(key), found and found.version)
         return count
 
     # --- Tags ----------------------------------------------------------------------------------
@@ -580,13 +592,13 @@ class RemoteStore:
         present: Optional[tuple[Record, bool]] = None
         lease: Optional[RemoteLease] = None
 
-        def wanted(seen: Optional[Seen]) -> Optional[tuple[bytes, Optional[float]]]:
+        def wanted(seen: Optional[Envelope]) -> Optional[tuple[bytes, Optional[float]]]:
             nonlocal present, lease
             present, lease = self._present(seen), None
             if present is not None and not present[1] and not force:
                 return None
             now_us = self.now_us()
-            if seen is not None and seen.envelope.lease and seen.envelope.lease[1] > now_us:
+            if seen is not None and seen.lease and seen.lease[1] > now_us:
                 return None
             number = secrets.randbelow(VERSIONS_END)
             stamp, end_us = self._clock(), now_us + self.lease_us
@@ -594,7 +606,7 @@ class RemoteStore:
             if seen is None or present is None:
                 envelope = Envelope(key, number + 1, None, lease=(number, end_us))
                 return pack(envelope), self._ttl_s(envelope)
-            return self._changed(seen, lease=(number, end_us), version=seen.envelope.version)
+            return self._changed(seen, lease=(number, end_us), version=seen.version)
 
         if not self._replace(key, wanted):
             return present, None
@@ -603,8 +615,8 @@ class RemoteStore:
         self._leases[lease.number] = lease
         return present, lease
 
-    def _own(self, lease: RemoteLease, seen: Optional[Seen]) -> bool:
-        return seen is not None and seen.envelope.lease == (lease.number, lease.end_us)
+    def _own(self, lease: RemoteLease, seen: Optional[Envelope]) -> bool:
+        return seen is not None and seen.lease == (lease.number, lease.end_us)
 
     def finish(
         self,
@@ -655,10 +667,10 @@ class RemoteStore:
             seen = self._seen(lease.key, found)
             if found is None or seen is None or not self._own(lease, seen):
                 break
-            if seen.envelope.value is None:
+            if seen.value is None:
                 is_done = self.driver.delete(place_key, found.version)
             else:
-                packed, ttl_s = self._changed(seen, lease=None, version=seen.envelope.version)
+                packed, ttl_s = self._changed(seen, lease=None, version=seen.version)
                 is_done = self.driver.swap(place_key, packed, ttl_s, found.version)
             if is_done:
                 break
@@ -676,9 +688,9 @@ class RemoteStore:
         pause_s = _FIRST_LOOK_S
         while True:
             seen = self._look(key)
-            if seen is None or not seen.envelope.lease:
+            if seen is None or not seen.lease:
                 return True
-            if seen.envelope.lease[1] <= self.now_us():
+            if seen.lease[1] <= self.now_us():
                 return True
             left_s = end_s - time.monotonic()
             if left_s <= 0:

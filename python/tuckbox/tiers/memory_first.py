@@ -12,12 +12,12 @@ from typing import Any
 from tuckbox.loads import MISSING
 from tuckbox.memory import cache as memory
 from tuckbox.namespaces import Namespace
-from tuckbox.tiers.tiering import Tiering
+from tuckbox.tiers.writing import Writing
 
 __all__ = ["MemoryFirst"]
 
 
-class MemoryFirst(Tiering, memory.Cache):  # type: ignore[misc] # For types, one of `tuckbox.Cache`.
+class MemoryFirst(Writing, memory.Cache):  # type: ignore[misc] # For types, one of `tuckbox.Cache`.
     """A cache with the memory of this process in front of another cache. Use `tuckbox.connect`.
 
     Args:
@@ -26,6 +26,7 @@ class MemoryFirst(Tiering, memory.Cache):  # type: ignore[misc] # For types, one
         max_stale: As for `SharedFirst`.
         on_outage: As for `SharedFirst`.
         tracking: As for `SharedFirst`.
+        writes: As for `SharedFirst`.
         **options: As for `tuckbox.memory.Cache`.
 
     Example:
@@ -36,6 +37,8 @@ class MemoryFirst(Tiering, memory.Cache):  # type: ignore[misc] # For types, one
     """
 
     _near_get = memory.Cache.get
+    _near_begin = memory.Cache._begin
+    _near_finish = memory.Cache._finish
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         """Open the memory. See the class."""

@@ -10,12 +10,12 @@ from typing import Any
 from tuckbox import _engine
 from tuckbox import cache as shared
 from tuckbox.namespaces import Namespace
-from tuckbox.tiers.tiering import Tiering
+from tuckbox.tiers.writing import Writing
 
 __all__ = ["SharedFirst"]
 
 
-class SharedFirst(Tiering, shared.Cache, _engine.Near):
+class SharedFirst(Writing, shared.Cache, _engine.Near):
     """A cache with a shared file in front of another cache. Use `tuckbox.connect`.
 
     Args:
@@ -25,6 +25,7 @@ class SharedFirst(Tiering, shared.Cache, _engine.Near):
         on_outage: What reads do that need a far tier which does not answer.
         tracking: Whether the far tier is to tell what changes, if it can. If not, every copy ends
             after ``max_stale``.
+        writes: What a write does with the near tier, as for `tuckbox.connect`.
         **options: As for `tuckbox.Cache`.
 
     Example:
@@ -35,6 +36,8 @@ class SharedFirst(Tiering, shared.Cache, _engine.Near):
     """
 
     _near_get = _engine.Core.get
+    _near_begin = _engine.Core._begin
+    _near_finish = _engine.Core._finish
 
     def _near_within(self, name: str) -> Any:
         return shared._Namespace(self, name)  # A namespace without tiers.

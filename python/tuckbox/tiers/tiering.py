@@ -1,11 +1,11 @@
-"""`Tiering`: the operations of a cache that stands in front of another one.
+"""`Tiering`: what reads and makers do in a cache that stands in front of another one.
 
-Owns what goes to which tier, and what happens when the far one does not answer. Joined with the
+Owns what they ask of which tier, and what happens when the far one does not answer. Joined with the
 class of the near tier, whose own operations are `super()`. Must not know files or servers.
 
-Reads ask the near tier, then the far one, and leave a copy near. Writes go to the far tier, and
-remove the copy. Of a value that is being fetched, the near tier has a lease, so a change that comes
-in between refuses the copy.
+Reads ask the near tier, then the far one, and leave a copy near. Of a value that is being fetched,
+the near tier has a lease, so a change that comes in between refuses the copy.
+`tuckbox.tiers.writing` has the writes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, NoReturn, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, NoReturn, Optional, TypeVar, get_args
 
-from tuckbox.choices import OnOutage
+from tuckbox.choices import OnOutage, Writes
 from tuckbox.contract import BUSY, FOUND, LEASE, Begun, Token, Ttl
 from tuckbox.errors import (
     CacheFull,
@@ -27,21 +27,29 @@ from tuckbox.errors import (
     InvalidArgument,
     KeyTypeError,
     LockTimeout,
+    Unsupported,
     ValueTooLarge,
 )
+from tuckbox.forks import renew_in_children
 from tuckbox.keys import Key
 from tuckbox.loads import MISSING
+from tuckbox.memory import codec
 from tuckbox.memory import keys as encoding
+from tuckbox.memory.core import checked_terms
+from tuckbox.memory.store import Terms
+from tuckbox.objects import Objects
 from tuckbox.results import Entry
+from tuckbox.tiers.behind import Behind, Write, value_of
 from tuckbox.tiers.coverage import Coverage
 
 if TYPE_CHECKING:
     from tuckbox.cache import Cache
+    from tuckbox.coordination.space import Space
     from tuckbox.remote.store import Change
 else:
     Cache = object
 
-__all__ = ["Health", "Tiering", "Tiers"]
+__all__ = ["NOT_KEPT", "Health", "Tiering", "Tiers", "made_entry"]
 
 _T = TypeVar("_T")
 
@@ -52,9 +60,11 @@ _OUTAGE = "tuckbox outage"
 _CONFIRMATIONS = 5
 """How many confirmations there are in ``max_stale``."""
 
-_CHOICES = ("miss", "serve", "raise")
+_BEHIND = "tuckbox behind"
+"""The near tier's namespace for writes that wait, so that other processes see them: each value with
+a number of its own."""
 
-_NOT_KEPT = (CacheFull, LockTimeout, ValueTooLarge)
+NOT_KEPT = (CacheFull, LockTimeout, ValueTooLarge)
 """Why a near tier may be unable to keep a copy."""
 
 
@@ -75,6 +85,10 @@ class Health(NamedTuple):
     """Changes that were told, and applied to the near tier."""
     gaps: int
     """How often changes may have been missed, and the near tier was cleared."""
+    waiting: int
+    """Writes of this process that the far tier does not have yet."""
+    dropped: int
+    """Writes that the far tier never got."""
     error: Optional[str]
     """The last error of the far tier; None if it has answered since."""
 
@@ -87,30 +101,43 @@ class Tiers:
             changes.
         on_outage: What reads do that need a far tier which does not answer.
         is_tracked: Whether the far tier is to tell what changes, if it can.
+        writes: What writes do with the near tier.
     """
 
-    def __init__(self, max_stale_s: float, on_outage: OnOutage, *, is_tracked: bool) -> None:
+    def __init__(
+        self, max_stale_s: float, on_outage: OnOutage, *, is_tracked: bool, writes: Writes
+    ) -> None:
         self.max_stale_s = max_stale_s
         self.on_outage = on_outage
         self.is_tracked = is_tracked
+        self.writes = writes
+        self.behind: Optional[Behind] = None
+        """The writes that wait, here or in the far tier, if that has tiers."""
         self.coverage: Optional[Coverage] = None
         self.counts = dict.fromkeys(("far_hits", "far_misses", "far_errors"), 0)
         self.error: Optional[str] = None
+        self._renew()
+        renew_in_children(self)
+
+    def _renew(self) -> None:
         self._counting = threading.Lock()
 
     @classmethod
-    def checked(cls, max_stale: Any, on_outage: OnOutage, tracking: object) -> Tiers:
+    def checked(
+        cls, max_stale: Any, on_outage: OnOutage, tracking: object, writes: Writes
+    ) -> Tiers:
         """Return these for the arguments of `tuckbox.connect`. Raises InvalidArgument."""
         is_number = isinstance(max_stale, (int, float)) and not isinstance(max_stale, bool)
         if not is_number or not 0 < max_stale < math.inf:
             raise InvalidArgument(
                 f"max_stale must be a positive number of seconds, not {max_stale!r}"
             )
-        if on_outage not in _CHOICES:
-            raise InvalidArgument(f"on_outage must be one of {_CHOICES}, not {on_outage!r}")
+        for name, given, kind in (("on_outage", on_outage, OnOutage), ("writes", writes, Writes)):
+            if given not in get_args(kind):
+                raise InvalidArgument(f"{name} must be one of {get_args(kind)}, not {given!r}")
         if not isinstance(tracking, bool):
             raise InvalidArgument(f"tracking must be True or False, not {tracking!r}")
-        return cls(float(max_stale), on_outage, is_tracked=tracking)
+        return cls(float(max_stale), on_outage, is_tracked=tracking, writes=writes)
 
     def count(self, name: str, more: int = 1) -> None:
         """Count reads or errors."""
@@ -121,6 +148,13 @@ class Tiers:
         """Count an error of the far tier, and keep its text."""
         self.count("far_errors")
         self.error = str(error)
+
+    def told(self, error: Optional[DriverError]) -> None:
+        """Note how an attempt to reach the far tier ended."""
+        if error is None:
+            self.error = None
+        else:
+            self.failed(error)
 
 
 class _Fetch(NamedTuple):
@@ -139,8 +173,11 @@ class Tiering(Cache):
 
     _far: Any
     _tiers: Tiers
-    # The near tier's own `get`, and how it is opened as a namespace without tiers.
+    # The near tier's own operations, which `super` finds slowly: its classes are many. And how it
+    # is opened as a namespace without tiers.
     _near_get: Callable[..., Any]
+    _near_begin: Callable[..., Any]
+    _near_finish: Callable[..., Any]
     _near_within: Callable[..., Any]
 
     if TYPE_CHECKING:
@@ -159,15 +196,29 @@ class Tiering(Cache):
         max_stale: float = 5.0,
         on_outage: OnOutage = "miss",
         tracking: bool = True,
+        writes: Writes = "around",
         **options: Any,
     ) -> None:
         """Open the near tier, in front of a cache. See the classes."""
-        tiers = Tiers.checked(max_stale, on_outage, tracking)
+        tiers = Tiers.checked(max_stale, on_outage, tracking, writes)
+        watched = _watched(far) if tiers.is_tracked else None
+        if writes == "through" and watched is not None:
+            raise InvalidArgument(
+                f'writes="through" has no effect: {watched.driver.title} tells of every change, '
+                "also of one's own, which removes the copy; pass tracking=False, or omit writes"
+            )
+        if writes == "behind" and not hasattr(far, "_remote"):
+            raise InvalidArgument('writes="behind" needs a server behind the near tier')
         super().__init__(path, **options)
         self._far = far
         self._tiers = tiers
         self._outage_space: Any = None
-        watched = _watched(far) if tiers.is_tracked else None
+        self._behind_space: Any = None
+        if isinstance(far, Tiering):
+            tiers.behind = far._tiers.behind
+        elif writes == "behind" and not far.read_only:
+            tiers.behind = Behind(tiers.told)
+        self._get_behind_first()
         if watched is None:
             # Copies end by themselves.
             self._serve_until(_FOREVER)
@@ -199,6 +250,8 @@ class Tiering(Cache):
             serves_near=self._is_ahead(self._served_until()),
             changes=0 if coverage is None else coverage.changes,
             gaps=0 if coverage is None else coverage.gaps,
+            waiting=0 if tiers.behind is None else len(tiers.behind),
+            dropped=0 if tiers.behind is None else tiers.behind.dropped,
             error=tiers.error or (coverage.error if coverage else None),
             **tiers.counts,
         )
@@ -213,6 +266,10 @@ class Tiering(Cache):
     def _fetch(self, key: Any) -> Optional[Entry]:
         """Return a fresh entry of either tier. Its expiry is that of the copy."""
         tiers = self._tiers
+        if tiers.behind is not None:
+            write = self._waiting(key)
+            if write is not None:
+                return write.entry()
         coverage = tiers.coverage
         if coverage is not None and not coverage.is_listening_here:
             coverage.start()
@@ -222,6 +279,12 @@ class Tiering(Cache):
         state, entry, lease = self._begin_copy(key)
         if state == FOUND and self._is_ahead(until):
             return entry
+        if tiers.writes == "behind":
+            # After the lease: a write that comes later ends it.
+            shown = self._on_its_way(key)
+            if shown is not None:
+                self._drop(lease)
+                return shown
         try:
             entry = _fetched(self._far, key)
         except DriverError as error:
@@ -238,15 +301,15 @@ class Tiering(Cache):
     def _serve_as_told(self) -> None:
         """Serve for as long as another process of this machine has confirmed."""
         if self._tiers.on_outage != "serve":
-            covered_us = type(self)._near_get(self, _COVERED)
+            covered_us = self._near_get(_COVERED)
             if isinstance(covered_us, int):
                 self._serve_until(covered_us + round(self._tiers.max_stale_s * 1e6))
 
     def _begin_copy(self, key: Any) -> Begun:
         """Take a lease of the near tier for a copy, if there is none."""
         try:
-            return super()._begin(key, False)
-        except (*_NOT_KEPT, CacheReadOnly, KeyTypeError):
+            return self._near_begin(key, False)  # type: ignore[no-any-return]
+        except (*NOT_KEPT, CacheReadOnly, KeyTypeError):
             # Also a key that can be looked up, but not be stored.
             return BUSY, None, None
 
@@ -257,23 +320,32 @@ class Tiering(Cache):
         if lease is None or entry is None:
             self._drop(lease)
             return entry
-        ttl: Optional[float] = None
+        expiry = self._kept_until(lease, key, entry, asked_us)
+        # One that was not kept is still the answer.
+        if expiry is None or expiry == math.inf:
+            return entry
+        # Quicker than `_replace`.
+        return Entry(entry.value, expiry, *entry[2:])
+
+    def _kept_until(self, lease: Token, key: Any, entry: Entry, asked_us: int) -> Optional[float]:
+        """Keep a copy. Return when it ends, perhaps never; None if it was refused."""
+        left_s = ttl = math.inf if entry.expiry is None else entry.expiry - time.time()
         keeps_s: Optional[float] = None
-        if entry.expiry is not None or self._tiers.coverage is None:
-            left_s = math.inf if entry.expiry is None else entry.expiry - time.time()
-            ttl = left_s
-            if self._tiers.coverage is None:
-                # The far tier may have read it as soon as it was asked.
-                age_s = (self._now_us() - asked_us) / 1e6
-                ttl = min(left_s, self._tiers.max_stale_s - age_s)
-                # Kept for an outage.
-                keeps_s = left_s - ttl if self._tiers.on_outage == "serve" else None
-            if ttl <= 0:
-                self._drop(lease)
-                return entry
-        with suppress(*_NOT_KEPT):
-            super()._finish(lease, key, entry.value, ttl, keeps_s, entry.tags, None)
-        return entry if ttl is None else entry._replace(expiry=time.time() + ttl)
+        if self._tiers.coverage is None:
+            # The far tier may have read it as soon as it was asked.
+            age_s = (self._now_us() - asked_us) / 1e6
+            ttl = min(left_s, self._tiers.max_stale_s - age_s)
+            # Kept for an outage.
+            keeps_s = left_s - ttl if self._tiers.on_outage == "serve" else None
+        if ttl <= 0:
+            self._drop(lease)
+            return None
+        try:  # Quicker than `suppress`.
+            if self._near_finish(lease, key, entry.value, ttl, keeps_s, entry.tags, None):
+                return time.time() + ttl
+        except NOT_KEPT:
+            pass
+        return None
 
     def _drop(self, lease: Optional[Token]) -> None:
         if lease is not None:
@@ -308,16 +380,66 @@ class Tiering(Cache):
                 raise
             return otherwise
 
-    @contextmanager
-    def _changing(self, *keys: Any) -> Iterator[None]:
-        """Write to the far tier. The copies of the keys end in any case: it may have been done."""
-        try:
-            with self._asking():
-                yield
-        finally:
-            for key in keys:
-                with suppress(KeyTypeError):
-                    super().delete(key)
+    # --- What waits for the far tier -----------------------------------------------------------
+
+    def _get_behind_first(self) -> None:
+        """Let `get` see what waits: that of the extension does not."""
+        if self._tiers.behind is not None:
+            self.get = self._get_behind  # type: ignore[method-assign]
+
+    def _get_behind(self, key: Any, default: Any = None, **others: Any) -> Any:
+        write = self._waiting(key)
+        if write is None:
+            return type(self).get(self, key, default, **others)
+        entry = write.entry()
+        return default if entry is None else entry.value
+
+    def _waiting(self, key: Any) -> Optional[Write]:
+        """The write of this process that waits for a key."""
+        behind = self._tiers.behind
+        return None if behind is None else behind.get(self._names, key)
+
+    def _behind(self) -> Any:
+        """The part of the near tier that has the writes that wait."""
+        if self._behind_space is None:
+            self._behind_space = self._near_within(_BEHIND)
+        return self._behind_space
+
+    def _on_its_way(self, key: Any) -> Optional[Entry]:
+        """What waits in any process of this machine."""
+        entry: Optional[Entry] = self._behind().get_entry(key)
+        if entry is None:
+            return None
+        kept, encoded = codec.from_bytes(entry.value[1]), encoding.encode_lookup(key)
+        return entry._replace(value=value_of(kept, encoded, self._objects or Objects()))
+
+    def _settled(self, *keys: Any) -> Any:
+        """The far tier, which has what waited for these keys; without keys, for all."""
+        behind = self._tiers.behind
+        if behind is not None:
+            behind.send([(self._names, key) for key in keys] if keys else None)
+        return self._far
+
+    def flush(self, timeout: Optional[float] = None) -> bool:
+        """Wait until the far tier has all values that this process has stored before.
+
+        Only needed with ``writes="behind"``. `close` and the exit of the interpreter do the same,
+        for five seconds at most.
+
+        Args:
+            timeout: How many seconds to wait at most; None waits for as long as it takes.
+
+        Returns:
+            Whether the far tier has them all. False if the time is over, or if it could not store
+            one since the last call, such as a value that is too large.
+
+        Example:
+            >>> cache.set("a", 1)
+            >>> cache.flush(timeout=10)
+            True
+        """
+        behind = self._tiers.behind
+        return behind is None or behind.flush(timeout)
 
     # --- Reading -------------------------------------------------------------------------------
 
@@ -331,6 +453,9 @@ class Tiering(Cache):
 
     def __contains__(self, key: object) -> bool:
         """Return whether ``key`` has a value."""
+        write = self._waiting(key)
+        if write is not None:
+            return write.entry() is not None
         until = self._served_until()
         if super().__contains__(key) and self._is_ahead(until):
             return True
@@ -342,11 +467,11 @@ class Tiering(Cache):
 
     def get_entry(self, key: Key, *, stale: bool = False) -> Optional[Entry]:
         """Return the entry of the far tier: versions are its own. See `tuckbox.Cache.get_entry`."""
-        return self._asked(lambda: self._far.get_entry(key, stale=stale), None)  # type: ignore[no-any-return]
+        return self._asked(lambda: self._settled(key).get_entry(key, stale=stale), None)  # type: ignore[no-any-return]
 
     def ttl(self, key: Key) -> Optional[float]:
         """Return for how many seconds an entry of the far tier is fresh."""
-        return self._asked(lambda: self._far.ttl(key), None)  # type: ignore[no-any-return]
+        return self._asked(lambda: self._settled(key).ttl(key), None)  # type: ignore[no-any-return]
 
     def get_many(self, keys: Iterable[Any]) -> dict[Any, Any]:
         """Return the values of several keys. What is not near takes one round trip."""
@@ -354,7 +479,12 @@ class Tiering(Cache):
         until = self._served_until()
         near = super().get_many(given)
         found = near if self._is_ahead(until) else {}
-        missing = [key for key in dict.fromkeys(given) if key not in found]
+        writes = {key: write for key in given if (write := self._waiting(key)) is not None}
+        if writes:
+            waiting = {key: write.entry() for key, write in writes.items()}
+            found = {key: value for key, value in found.items() if key not in writes}
+            found |= {key: entry.value for key, entry in waiting.items() if entry is not None}
+        missing = [key for key in dict.fromkeys(given) if key not in found and key not in writes]
         if missing:
             fetched = self._entries(missing)
             found = {**found, **{key: entry.value for key, entry in fetched.items()}}
@@ -368,11 +498,18 @@ class Tiering(Cache):
         leases = {key: self._begin_copy(key)[2] for key in keys}
         found: dict[Any, Optional[Entry]] = {}
         try:
+            if self._tiers.writes == "behind":
+                # As in `_fetch`.
+                for key in list(leases):
+                    shown = self._on_its_way(key)
+                    if shown is not None:
+                        found[key] = shown
+                        self._drop(leases.pop(key))
             try:
                 with self._asking():
                     entries = _fetched_many(self._far, leases)
             except DriverError as error:
-                found = {key: self._in_outage(key, error) for key in leases}
+                found |= {key: self._in_outage(key, error) for key in leases}
             else:
                 self._tiers.count("far_hits", len(entries))
                 self._tiers.count("far_misses", len(leases) - len(entries))
@@ -385,137 +522,54 @@ class Tiering(Cache):
 
     def __len__(self) -> int:
         """Return the number of entries of the far tier."""
-        return len(self._far)
+        return len(self._settled())
+
+    @contextmanager
+    def _at_entries(self, *, is_writing: bool) -> Iterator[Any]:
+        try:
+            with self._asking(), self._settled()._at_entries(is_writing=is_writing) as place:
+                yield place
+        finally:
+            if is_writing:
+                super().clear()
+
+    def _copy_file(self, path: Any) -> NoReturn:
+        raise InvalidArgument(
+            f"{self!r} has tiers, so no file to copy to {path!r} has all entries: use dump"
+        )
 
     def __iter__(self) -> Iterator[Key]:
         """Iterate over the keys of the far tier."""
-        return iter(self._far)
+        return iter(self._settled())
 
-    def _iter_values(self) -> Iterator[Any]:
-        return self._far._iter_values()  # type: ignore[no-any-return]
+    def _iter_keys(self, newest_first: bool = False) -> Iterator[Key]:
+        return self._settled()._iter_keys(newest_first)  # type: ignore[no-any-return]
 
-    def _iter_items(self) -> Iterator[tuple[Key, Any]]:
-        return self._far._iter_items()  # type: ignore[no-any-return]
+    def _iter_values(self, newest_first: bool = False) -> Iterator[Any]:
+        return self._settled()._iter_values(newest_first)  # type: ignore[no-any-return]
+
+    def _iter_items(self, newest_first: bool = False) -> Iterator[tuple[Key, Any]]:
+        return self._settled()._iter_items(newest_first)  # type: ignore[no-any-return]
+
+    def _peekitem(self, newest: bool) -> Optional[tuple[Key, Any]]:
+        return self._settled()._peekitem(newest)  # type: ignore[no-any-return]
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the far tier keeps the order in which keys were inserted."""
+        return self._far.ordered  # type: ignore[no-any-return]
 
     def _iter_tagged(self, tag: str) -> Iterator[Key]:
-        return self._far._iter_tagged(tag)  # type: ignore[no-any-return]
-
-    # --- Writing -------------------------------------------------------------------------------
-
-    def set(self, key: Key, value: Any, ttl: Ttl = None, **terms: Any) -> None:
-        """Store a value in the far tier. See `tuckbox.Cache.set`."""
-        with self._changing(key):
-            self._far.set(key, value, ttl, **terms)
-
-    def __setitem__(self, key: Key, value: Any) -> None:
-        """Store a value in the far tier, without a ttl."""
-        self.set(key, value)
-
-    def add(self, key: Key, value: Any, ttl: Ttl = None, **terms: Any) -> bool:
-        """Store a value in the far tier if the key has none. See `tuckbox.Cache.add`."""
-        with self._changing(key):
-            return self._far.add(key, value, ttl, **terms)  # type: ignore[no-any-return]
-
-    def setdefault(self, key: Key, default: Any = None, ttl: Ttl = None) -> Any:
-        """Return the value of a key; if it has none, store ``default`` and return that."""
-        value = self.get(key, MISSING)
-        if value is not MISSING:
-            return value
-        with self._changing(key):
-            return self._far.setdefault(key, default, ttl)
-
-    def replace(self, key: Key, value: Any, ttl: Ttl = None, **terms: Any) -> bool:
-        """Store a value in the far tier if the key has one. See `tuckbox.Cache.replace`."""
-        with self._changing(key):
-            return self._far.replace(key, value, ttl, **terms)  # type: ignore[no-any-return]
-
-    def cas(self, key: Key, value: Any, version: int, ttl: Ttl = None, **terms: Any) -> bool:
-        """Store a value if the far tier's entry has this version. See `tuckbox.Cache.cas`."""
-        with self._changing(key):
-            return self._far.cas(key, value, version, ttl, **terms)  # type: ignore[no-any-return]
-
-    def set_many(self, mapping: Any, ttl: Ttl = None, **terms: Any) -> None:
-        """Store several values in the far tier. See `tuckbox.Cache.set_many`."""
-        items = dict(mapping.items()) if hasattr(mapping, "items") else mapping
-        with self._changing(*(items if isinstance(items, Mapping) else ())):
-            self._far.set_many(items, ttl, **terms)
-
-    def touch(self, key: Key, ttl: Ttl = None) -> bool:
-        """Give an entry another ttl. See `tuckbox.Cache.touch`."""
-        with self._changing(key):
-            return self._far.touch(key, ttl)  # type: ignore[no-any-return]
-
-    def get_and_touch(self, key: Key, ttl: Ttl = None, default: Any = None) -> Any:
-        """Return a value and give it another ttl. See `tuckbox.Cache.get_and_touch`."""
-        with self._changing(key):
-            return self._far.get_and_touch(key, ttl, default)
-
-    def incr(self, key: Key, delta: Any = 1, default: Any = 0, ttl: Ttl = None) -> int:
-        """Add to an int of the far tier. See `tuckbox.Cache.incr`."""
-        with self._changing(key):
-            return self._far.incr(key, delta, default, ttl)  # type: ignore[no-any-return]
-
-    def decr(self, key: Key, delta: Any = 1, default: Any = 0, ttl: Ttl = None) -> int:
-        """Subtract from an int of the far tier. See `tuckbox.Cache.decr`."""
-        with self._changing(key):
-            return self._far.decr(key, delta, default, ttl)  # type: ignore[no-any-return]
-
-    # --- Deleting ------------------------------------------------------------------------------
-
-    def delete(self, key: Key, version: Optional[int] = None) -> bool:
-        """Delete an entry from all tiers. See `tuckbox.Cache.delete`."""
-        with self._changing(key):
-            return self._far.delete(key, version)  # type: ignore[no-any-return]
-
-    def __delitem__(self, key: Key) -> None:
-        """Delete an entry from all tiers. Raises KeyError if there is none."""
-        with self._changing(key):
-            del self._far[key]
-
-    def delete_many(self, keys: Iterable[Key]) -> int:
-        """Delete several entries from all tiers. See `tuckbox.Cache.delete_many`."""
-        given = keys if isinstance(keys, (str, bytes)) else list(keys)
-        with self._changing(*(() if isinstance(given, (str, bytes)) else given)):
-            return self._far.delete_many(given)  # type: ignore[no-any-return]
-
-    def pop(self, key: Key, *default: Any, **others: Any) -> Any:
-        """Delete an entry from all tiers and return its value. See `tuckbox.Cache.pop`."""
-        with self._changing(key):
-            return self._far.pop(key, *default, **others)
-
-    def popitem(self) -> tuple[Key, Any]:
-        """Delete any entry from all tiers, and return its key and value."""
-        with self._asking():
-            key, value = self._far.popitem()
-        super().delete(key)
-        return key, value
-
-    def clear(self) -> Any:
-        """Delete all entries from all tiers. See `tuckbox.Cache.clear`."""
-        try:
-            with self._asking():
-                return self._far.clear()
-        finally:
-            super().clear()
-
-    def expire(self) -> int:
-        """Free the space of expired and invalid entries in all tiers. Return how many were far."""
-        super().expire()
-        with self._asking():
-            return self._far.expire()  # type: ignore[no-any-return]
-
-    def evict(self, *, tag: str, soft: bool = False) -> None:
-        """Make all entries with a tag invalid, in all tiers. See `tuckbox.Cache.evict`."""
-        try:
-            with self._asking():
-                self._far.evict(tag=tag, soft=soft)
-        finally:
-            super().evict(tag=tag)
+        return self._settled()._iter_tagged(tag)  # type: ignore[no-any-return]
 
     # --- Leases: one maker for all who share the far tier ---------------------------------------
 
     def _begin(self, key: Key, force: bool) -> Begun:
         if not force:
+            write = self._waiting(key)
+            entry = None if write is None else write.entry()
+            if entry is not None:
+                return FOUND, entry, None
             until = self._served_until()
             entry = super().get_entry(key)
             if entry is not None and self._is_ahead(until):
@@ -524,7 +578,7 @@ class Tiering(Cache):
         _, _, near = self._begin_copy(key)
         try:
             with self._asking():
-                state, entry, far = self._far._begin(key, force)
+                state, entry, far = self._settled(key)._begin(key, force)
         except DriverError:
             self._drop(near)
             if self._tiers.on_outage == "raise":
@@ -553,21 +607,30 @@ class Tiering(Cache):
         made_s: Optional[float],
     ) -> bool:
         fetch: Any = token
+        is_kept = False
         if fetch.outage is not None:
             made = (key, value, self._tiers.max_stale_s, None, tags, made_s)
             return self._outage()._finish(fetch.outage, *made)  # type: ignore[no-any-return]
         try:
+            asked_us, asked_s = self._now_us(), time.time()
+            tags = list(tags) if isinstance(tags, Iterator) else tags
             with self._asking():
-                return self._far._finish(  # type: ignore[no-any-return]
+                is_stored: bool = self._settled(key)._finish(
                     fetch.far, key, value, ttl, stale, tags, made_s
                 )
+            if is_stored and fetch.near is not None and self._tiers.writes == "through":
+                entry = made_entry(value, checked_terms(ttl, stale, tags), asked_s)
+                is_kept = self._kept_until(fetch.near, key, entry, asked_us) is not None
+            return is_stored  # noqa: TRY300 - The error is that of the far tier.
         except DriverError:
             if self._tiers.on_outage == "raise":
                 raise
             return False
         finally:
-            # The next read fetches the copy, which has the far tier's expiry.
+            # In general, the next read fetches the copy, which has the far tier's expiry.
             self._drop(fetch.near)
+            if not is_kept:
+                super().delete(key)
 
     def _abandon(self, token: Token) -> None:  # type: ignore[override] # A static method there.
         fetch: Any = token
@@ -604,7 +667,8 @@ class Tiering(Cache):
         self._serve_with(parent)
         self._far = parent._far.namespace(name)
         self._tiers = parent._tiers
-        self._outage_space = None
+        self._outage_space = self._behind_space = None
+        self._get_behind_first()
 
     def _era(self, name: str) -> int:
         return self._far._era(name)  # type: ignore[no-any-return]
@@ -612,14 +676,26 @@ class Tiering(Cache):
     def _advance_era(self, name: str) -> int:
         try:
             with self._asking():
-                return self._far._advance_era(name)  # type: ignore[no-any-return]
+                return self._settled()._advance_era(name)  # type: ignore[no-any-return]
         finally:
             super()._advance_era(name)
+
+    def _coordination(self) -> Space:
+        space: Space = self._far._coordination()
+        return space
+
+    def _transactions(self) -> Space:
+        raise Unsupported(
+            "a cache with tiers has no pinned entries, so transactions would not be all or "
+            "nothing; use a cache on a file or in memory"
+        )
 
     # --- The handle ----------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the cache: all its tiers. Closing twice does nothing."""
+        if self._tiers.behind is not None:
+            self._tiers.behind.close()
         if self._tiers.coverage is not None:
             self._tiers.coverage.stop()
         super().close()
@@ -644,7 +720,7 @@ class _Side:
         return self._tier._now_us()  # type: ignore[no-any-return]
 
     def covered_us(self) -> Optional[int]:
-        covered_us = type(self._tier)._near_get(self._tier, _COVERED)
+        covered_us = self._tier._near_get(_COVERED)
         if not isinstance(covered_us, int) or covered_us > self.now_us():
             return None
         return covered_us
@@ -708,6 +784,12 @@ def _near_entry(far: Any, key: Any) -> Optional[Entry]:
     until = far._served_until()
     entry: Optional[Entry] = _near(far).get_entry(key)
     return entry if far._is_ahead(until) else None
+
+
+def made_entry(value: Any, terms: Terms, asked_s: float) -> Entry:
+    """The entry that the far tier has, of a value that was sent to it after a moment."""
+    expiry = None if terms.ttl_us is None else asked_s + terms.ttl_us / 1e6
+    return Entry(value, expiry, 0, terms.tags)
 
 
 _FOREVER = (1 << 64) - 1

@@ -39,6 +39,7 @@ def folder(tmp_path: Path) -> Path:
         ({"max_entries": 5}, "max_entries None, not 5"),
         ({"favour": "hits"}, "favour 'balanced', not 'hits'"),
         ({"after_power_cut": "discard"}, "after_power_cut 'keep', not 'discard'"),
+        ({"evict": False}, "evict True, not False"),
     ],
 )
 def test_check_says_that_the_file_has_other_values_than_the_settings(

@@ -41,6 +41,7 @@ RAISES = {"on_error": "raise"}
         ({"OPTIONS": {"group": "no-such-group"}}, "group 'no-such-group' does not exist"),
         ({"LOCATION": "pages", "OPTIONS": {"group": 0}}, "group .* needs an absolute path"),
         ({"OPTIONS": {"size": ["1 GB"]}}, "size .* cannot be \\['1 GB'\\]"),
+        ({"OPTIONS": {"evict": "no"}}, "evict must be True, False or None"),
         ({"OPTIONS": {"pickle": True}}, "'signed', 'never', not True"),
         ({"OPTIONS": {"MAX_ENTRIES": 0}}, "MAX_ENTRIES .* positive"),
         ({"OPTIONS": {"MAX_ENTRIES": "many"}}, "MAX_ENTRIES .* not 'many'"),
@@ -64,7 +65,8 @@ def test_what_makes_no_sense_is_refused_before_a_file_is_made(
 def test_options_are_those_of_cache(opened: Opened) -> None:
     group = os.getegid()
     options = {"size": "8 MiB", "max_entries": 500, "lock_timeout": 3, "group": group}
-    cache = opened(OPTIONS=options)._cache
+    cache = opened(OPTIONS={**options, "evict": False})._cache
+    assert not cache.evicts
     assert (cache.size, cache.max_entries, cache.lock_timeout) == (8 << 20, 500, 3.0)
     assert cache.group == group
 

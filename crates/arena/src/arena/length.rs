@@ -80,13 +80,13 @@ impl Arena {
     /// [`Error::NoSpace`] if the file system is full; the cache continues with what it has.
     pub fn grow(&self) -> Result<bool> {
         let before = self.segments_present();
+        if u64::from(before) == self.geometry.segment_count {
+            return Ok(false);
+        }
         // Another process may have grown the file.
         self.region.set_usable(self.file_bytes()?);
         if self.segments_present() > before {
             return Ok(true);
-        }
-        if u64::from(before) == self.geometry.segment_count {
-            return Ok(false);
         }
         hooks::reach(Point::GrowthBegun);
         let segment_bytes = self.geometry.plan.segment_bytes;

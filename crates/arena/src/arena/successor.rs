@@ -1,5 +1,5 @@
-//! A new file that takes the name of a cache, for a copy of it with other sizes. Must not know what is
-//! copied.
+//! A new file that takes the name of a cache, for a copy of it with other sizes, or a name of its own.
+//! Must not know what is copied.
 //!
 //! The caller holds every lock of the cache from before the copy until the new file has the name.
 //! So the file that has the name is always whole, and a process that dies in between leaves the
@@ -9,15 +9,17 @@
 //! The race: that removal, and a live process that gives its new file the temporary name. Whoever
 //! removes holds a lock of the cache, and the other one all of them, so they are not there at once.
 
+use std::path::Path;
+
 use super::{create, Arena};
 use crate::error::{Error, Result};
-use crate::file::{temporary_name, NewName, PathStatus};
+use crate::file::{temporary_name, CacheFile, NewName, PathStatus};
 use crate::header::Identity;
 use crate::hooks::{self, Point};
 use crate::layout::{header, Geometry, Layer, Plan};
-use crate::platform::{Directory, Rights};
+use crate::platform::{self, Directory, Rights};
 
-/// The directory in which a cache is being replaced.
+/// The directory in which a cache is being replaced, or copied to.
 pub struct Successor {
     directory: Directory,
     number: u64,
@@ -54,6 +56,49 @@ impl Successor {
         Ok(Successor { directory, number: arena.number(), rights })
     }
 
+    /// Prepares to copy a cache to another path.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::Unsafe`] and others of the directory.
+    pub fn beside(path: &Path, rights: Rights) -> Result<Successor> {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
+        let directory = Directory::open(&path, rights)?;
+        if directory.examine().map_err(Error::cannot("examine", &path))?.is_some() {
+            return Err(Error::Exists { path: directory.path });
+        }
+        let number = getrandom::u64().unwrap_or_else(|_| platform::clock::boot_time_us());
+        Ok(Successor { directory, number, rights })
+    }
+
+    /// Creates the file of a copy. `lay_out` fills the upper layer's part of it.
+    ///
+    /// # Errors
+    /// As [`Arena::open`] for a new file.
+    pub fn create_copy(
+        &self,
+        former: &Arena,
+        plan: &Plan,
+        layer: Layer,
+        lay_out: &dyn Fn(&Arena) -> Result<()>,
+    ) -> Result<(Arena, NewName<'_>)> {
+        let geometry = Geometry::new(plan.clone())?;
+        let (file, new_name) = create(&self.directory, &geometry, self.number, self.rights, None)?;
+        Ok((self.filled(file, geometry, former, layer, lay_out)?, new_name))
+    }
+
+    /// Waits until the file of a copy is on the disk, then gives it its name.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if another file has taken the name, [`Error::Io`].
+    pub fn publish(&self, new_name: NewName<'_>, copy: &Arena) -> Result<()> {
+        let path = || self.directory.path.clone();
+        let file = copy.file().ok_or_else(|| Error::Lost { path: path() })?;
+        match file.publish(new_name)? {
+            true => Ok(()),
+            false => Err(Error::Exists { path: path() }),
+        }
+    }
+
     /// Creates the new file. `lay_out` fills the upper layer's part of it.
     ///
     /// # Errors
@@ -83,12 +128,24 @@ impl Successor {
         let data = data.ok_or_else(gone)?;
         let (file, new_name) =
             create(&self.directory, &geometry, self.number, self.rights, Some(&data))?;
+        Ok((self.filled(file, geometry, former, layer, lay_out)?, new_name))
+    }
+
+    /// The new file with what does not depend on its entries.
+    fn filled(
+        &self,
+        file: CacheFile,
+        geometry: Geometry,
+        former: &Arena,
+        layer: Layer,
+        lay_out: &dyn Fn(&Arena) -> Result<()>,
+    ) -> Result<Arena> {
         // It is the same cache, so what is bound to its id stays valid.
         let identity = Identity { cache_id: former.identity().cache_id, ..Identity::random() };
         let arena = Arena::from_file(file, Some((geometry, identity)), layer, former.host.clone())?;
         arena.region.set(header::DISCARDS, former.discards_made());
         lay_out(&arena)?;
-        Ok((arena, new_name))
+        Ok(arena)
     }
 
     /// Waits until the new file is on the disk, then gives it the name of the former one. Calls

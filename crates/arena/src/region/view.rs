@@ -86,6 +86,12 @@ impl<const COUNT: usize> View<'_, COUNT> {
         self.nth(index).store(value, Ordering::Relaxed);
     }
 
+    /// Writes a word.
+    #[inline(always)]
+    pub fn store(&self, index: usize, value: u64, order: Ordering) {
+        self.nth(index).store(value, order);
+    }
+
     /// Reads all words, one by one.
     pub fn words(&self) -> [u64; COUNT] {
         std::array::from_fn(|index| self.get(index))

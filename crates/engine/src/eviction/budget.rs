@@ -1,7 +1,10 @@
 //! Limits for one batch of eviction, so that no write does much of it, and a damaged file cannot
-//! make it endless. Must not know entries.
+//! make it endless; and what one step of a batch found that the next one needs. Must not judge
+//! entries.
 
+use super::candidate::{Candidate, Keyed};
 use super::capacity::Unit;
+use crate::format::LogKind;
 
 /// Entries examined in one batch, before the lock is released.
 pub const EVICTION_BATCH: u32 = 64;
@@ -45,12 +48,17 @@ pub(super) struct Budget {
     /// What the new entry takes in the small log. If that is more than the small log's share, the
     /// small log is emptied before the main log evicts.
     pub(super) wanted_bytes: u64,
+    /// The main log's oldest entry, if it was found to leave next.
+    pub(super) victim: Option<Candidate>,
+    /// For each log, the record behind the last candidate.
+    pub(super) next: [Option<Keyed>; LogKind::COUNT],
 }
 
 impl Budget {
     pub(super) fn new(steps: u32, if_stuck: IfStuck, unit: Unit) -> Budget {
         let (must_gain, free_moves) = (steps >= EVICTION_BATCH, 1 + steps / FREE_MOVE_EACH);
-        Budget { steps, if_stuck, unit, must_gain, free_moves, wanted_bytes: 0 }
+        let (wanted_bytes, victim, next) = (0, None, [None; LogKind::COUNT]);
+        Budget { steps, if_stuck, unit, must_gain, free_moves, wanted_bytes, victim, next }
     }
 
     pub(super) fn spend(&mut self) -> bool {

@@ -44,6 +44,7 @@ impl Eviction<'_> {
         }
     }
 
+    #[inline(always)]
     pub(super) fn used(&self, kind: LogKind, unit: Unit) -> u64 {
         match unit {
             Unit::Entries => self.log_count(kind, log::ENTRIES),
@@ -59,10 +60,11 @@ impl Eviction<'_> {
             // The limit is for the whole cache, and this shard has what it had when the limit was
             // reached. With more, it would always find space in the main log and never run the
             // admission test.
-            let all = if filling {
-                self.cx.shape.max_entries.div_ceil(self.cx.shape.shard_count)
-            } else {
-                small_used + main_used
+            let all = match filling {
+                true => {
+                    self.cx.shape.max_entries_each.saturating_sub(self.used(LogKind::Pinned, unit))
+                }
+                false => small_used + main_used,
             };
             let small = (all * self.setting().small_percent / 100).max(1);
             let main = all.saturating_sub(small);
@@ -70,14 +72,14 @@ impl Eviction<'_> {
         }
         let log_bytes = self.cx.shape.log_bytes;
         let sum = |word| LogKind::BOTH.iter().map(|kind| self.log_count(*kind, word)).sum::<u64>();
-        let segments = sum(log::SEGMENTS) + self.spares().len() as u64;
+        let segments = sum(log::SEGMENTS) + self.spare_count();
         let all = segments * log_bytes + sum(log::BODY_BYTES);
         let small = all * self.setting().small_percent / 100;
         // Eviction frees whole segments. Spare segments and the dead or unwritten ends of the logs
         // are no space for the main log: otherwise every batch would fill it without the admission
         // test. For the same reason the small log may fall short of its share by what it takes to
         // free a segment.
-        let slack = (self.spares_kept() + 2) * log_bytes;
+        let slack = (self.cx.shape.spares_kept + 2) * log_bytes;
         Capacity {
             unit,
             small,

@@ -14,8 +14,12 @@ impl Eviction<'_> {
     pub(super) fn log_to_compact(&self) -> Option<LogKind> {
         let log_bytes = self.cx.shape.log_bytes;
         let (mut all, mut dead_all, mut worst) = (0, 0, None);
-        for kind in LogKind::BOTH {
+        for kind in LogKind::ALL {
             let segments = self.log_count(kind, log::SEGMENTS);
+            // In most caches, nothing is pinned.
+            if segments == 0 {
+                continue;
+            }
             let head = self.head_cursor(kind);
             let unwritten = head.map_or(0, |head| log_bytes.saturating_sub(head.byte));
             let written = (segments * log_bytes).saturating_sub(unwritten);
@@ -30,11 +34,16 @@ impl Eviction<'_> {
         worst.filter(|(dead, _)| is_much && *dead >= log_bytes).map(|(_, kind)| kind)
     }
 
+    /// Moves the oldest pinned entry to its log head, if that will gain a segment. False if not.
+    pub(super) fn compact_pinned(&self, budget: &mut Budget) -> bool {
+        self.pinned_is_worth_compacting() && self.compact_one(LogKind::Pinned, budget)
+    }
+
     /// Moves the oldest live entry of a log to the log head. False if there is none.
     pub(super) fn compact_one(&self, kind: LogKind, budget: &mut Budget) -> bool {
         let Some(candidate) = self.candidate(kind, budget) else { return budget.steps == 0 };
         let bits = self.kept_entry_bits(Slot(self.region().get(candidate.found.at)));
-        if budget.if_stuck == IfStuck::Drop {
+        if budget.if_stuck == IfStuck::Drop && kind != LogKind::Pinned {
             self.move_entry(&candidate, kind, bits);
         } else if self.try_move_entry(&candidate, kind, bits).is_none() {
             return false;

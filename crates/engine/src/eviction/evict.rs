@@ -12,7 +12,7 @@ use crate::policy::small_is_first;
 impl Eviction<'_> {
     /// Segments that hold entries of this shard.
     fn segments_held(&self) -> u64 {
-        let logs: u64 = LogKind::BOTH.iter().map(|kind| self.log_count(*kind, log::SEGMENTS)).sum();
+        let logs: u64 = LogKind::ALL.iter().map(|kind| self.log_count(*kind, log::SEGMENTS)).sum();
         logs.saturating_add(self.word(shard::BODY_SEGMENTS))
     }
 
@@ -26,8 +26,11 @@ impl Eviction<'_> {
         // caller that needs more asks again.
         while budget.steps > 0 && self.segments_held() >= held {
             let more = match self.log_to_compact() {
-                Some(kind) => self.compact_one(kind, &mut budget),
-                None => self.evict_one(&mut budget),
+                Some(kind) => {
+                    self.compact_one(kind, &mut budget)
+                        || kind == LogKind::Pinned && self.evict_one(&mut budget)
+                }
+                None => self.evict_one(&mut budget) || self.compact_pinned(&mut budget),
             };
             let is_empty = !more && if_stuck == IfStuck::Drop;
             if is_empty && (self.shrink_if_empty() || self.free_empty_logs()) {
@@ -54,11 +57,16 @@ impl Eviction<'_> {
     }
 
     /// Drops the entry with the fewest hits in the first bucket of a hash, and returns its slot.
-    /// For an index that has no other way to free a slot.
+    /// For an index that has no other way to free a slot. None if all are pinned.
     pub fn evict_from_bucket(&self, hash: KeyHash) -> Option<u64> {
         let bucket = self.choices(hash).0;
         let hits = |slot: &Slot| (slot.policy().hits(), slot.policy().frequency());
-        let (at, slot) = self.taken_slots(bucket).into_iter().min_by_key(|(_, slot)| hits(slot))?;
+        let may_go = |slot: &Slot| {
+            let at = self.cx.position_of(slot.offset());
+            at.is_none_or(|at| self.log_of(at.segment) != LogKind::Pinned)
+        };
+        let slots = self.taken_slots(bucket).into_iter().filter(|(_, slot)| may_go(slot));
+        let (at, slot) = slots.min_by_key(|(_, slot)| hits(slot))?;
         match (self.load_header(slot.offset()), self.hash_of(slot)) {
             (Some(header), Some(hash)) => {
                 self.remove(hash, &Found { at, slot }, &header);
@@ -81,8 +89,8 @@ impl Eviction<'_> {
         };
         let small_first = small_is_first(capacity.small_used, 1, least, capacity.main_used);
         if small_first {
-            if let Some(candidate) = self.candidate(LogKind::Small, budget) {
-                self.leave_small(candidate, &capacity, budget);
+            if let Some(mut candidate) = self.candidate(LogKind::Small, budget) {
+                self.leave_small(&mut candidate, &capacity, budget);
                 budget.spend();
                 return true;
             }
@@ -91,7 +99,7 @@ impl Eviction<'_> {
             true => self.candidate(LogKind::Main, budget),
             false => None,
         };
-        let entry = match self.victim(budget).or_else(|| oldest(budget)) {
+        let entry = match self.victim(budget).copied().or_else(|| oldest(budget)) {
             None if small_first || budget.steps == 0 => return budget.steps == 0,
             None => self.candidate(LogKind::Small, budget),
             victim => victim,

@@ -12,6 +12,15 @@ impl Eviction<'_> {
         Some((at, Row::new(self.region().view(at).words(), self.word(shard::HALVINGS))))
     }
 
+    /// Prefetches the row of a key's ghost.
+    #[inline(always)]
+    pub fn ask_for_ghost(&self, hash: KeyHash) {
+        let bucket = bucket_of(hash.first(), self.index_state().buckets());
+        if let Some(at) = self.cx.ghosts_at(self.at, bucket) {
+            self.region().prefetch(at, 1);
+        }
+    }
+
     /// Removes and returns the ghost of a key, if there is one.
     pub fn take_ghost(&self, hash: KeyHash) -> Option<Ghost> {
         let (at, mut row) = self.ghost_row(hash)?;
@@ -32,8 +41,11 @@ impl Eviction<'_> {
     /// limit of entries binds. If the byte limit binds, the logs have done it.
     #[inline]
     pub fn prepare_ghost(&self, hash: KeyHash) {
+        if self.pool_is_scarce() {
+            return;
+        }
         let bucket = self.choices(hash).0;
-        if !self.has_ghosts_of(bucket) && !self.pool_is_scarce() {
+        if !self.has_ghosts_of(bucket) {
             self.open_ghosts(bucket);
         }
     }

@@ -9,6 +9,7 @@
 
 mod age;
 mod budget;
+mod candidate;
 mod capacity;
 mod compact;
 mod evict;

@@ -13,7 +13,7 @@ use tuckbox_arena::region::Region;
 
 use super::notes::{size_of, SIZE_MAX};
 use super::Eviction;
-use crate::format::{policy_selection, shadow_bytes, shard, KeyHash, LogKind, RecordHeader};
+use crate::format::{log, policy_selection, shadow_bytes, shard, KeyHash, LogKind, RecordHeader};
 use crate::policy::{
     active_setting, better_setting, Event, Lead, Shadow, Words, COST_OF_MEAN, SETTINGS, WORTH_MAX,
     WORTH_OF_HIT,
@@ -72,15 +72,18 @@ impl Eviction<'_> {
     #[cold]
     fn measure_sample_now(&self) {
         let shape = &self.cx.shape;
-        let segments = self.arena().geometry().segment_count / shape.shard_count;
-        let segments = segments.saturating_sub(self.word(shard::INDEX_SEGMENTS));
+        let segments = shape.segments_each;
+        // Pinned entries leave this for the others.
+        let of_pinned = self.log_count(LogKind::Pinned, log::SEGMENTS)
+            + self.log_count(LogKind::Pinned, log::BODY_BYTES) / shape.segment_bytes;
+        let segments = segments.saturating_sub(self.word(shard::INDEX_SEGMENTS) + of_pinned);
         let used = self.used(LogKind::Small, super::capacity::Unit::Bytes)
             + self.used(LogKind::Main, super::capacity::Unit::Bytes);
         let mean_bytes = (used / self.entries().max(1)).max(8);
         let by_bytes = (segments * shape.log_bytes / mean_bytes).max(1);
-        let by_entries = match shape.max_entries {
+        let by_entries = match shape.max_entries_each {
             0 => u64::MAX,
-            most => most.div_ceil(shape.shard_count),
+            most => most.saturating_sub(self.log_count(LogKind::Pinned, log::ENTRIES)).max(1),
         };
         let entries = by_bytes.min(by_entries);
         let least = SHADOW_MIN.min(entries);

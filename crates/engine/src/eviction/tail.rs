@@ -4,28 +4,16 @@
 use tuckbox_arena::hooks::{self, Point};
 
 use super::budget::Budget;
+use super::candidate::{Candidate, Keyed};
 use super::Eviction;
-use crate::format::{log, note, shard, KeyHash, LogKind, PolicyBits, Position, RecordHeader, Slot};
+use crate::format::{log, note, shard, LogKind, PolicyBits, Position, Slot};
 use crate::index::Found;
 use crate::invalidation::{state_at, State};
-use crate::storage::{with_scratch, Need};
+use crate::storage::{with_scratch, Need, RECORD_START_WORDS};
 
-/// An entry at a log tail, not judged yet.
-pub(super) struct Candidate {
-    pub(super) kind: LogKind,
-    pub(super) position: Position,
-    pub(super) offset: u64,
-    pub(super) header: RecordHeader,
-    pub(super) hash: KeyHash,
-    pub(super) found: Found,
-    /// Frequency, halved up to now.
-    pub(super) frequency: u64,
-}
-
-/// What is at a place of a log. Used at once and not stored, so its size does not matter.
-#[allow(clippy::large_enum_variant)]
+/// What is at the place of a record.
 pub(super) enum RecordState {
-    Live(Candidate),
+    Live(Found),
     Dead(Position),
     Unreadable,
 }
@@ -44,13 +32,28 @@ impl Eviction<'_> {
     pub(super) fn candidate(&self, kind: LogKind, budget: &mut Budget) -> Option<Candidate> {
         loop {
             let position = self.tail(kind)?;
-            match self.inspect_record(kind, position) {
-                RecordState::Live(candidate) => {
+            let known =
+                budget.next[kind as usize].take().filter(|known| known.position == position);
+            let Some(keyed) = known.or_else(|| self.keyed_record(position)) else {
+                self.skip_damaged(kind, position);
+                match budget.spend() {
+                    true => continue,
+                    false => return None,
+                }
+            };
+            match self.state_of(&keyed) {
+                RecordState::Live(found) => {
+                    let candidate = self.candidate_of(kind, &keyed, found);
                     let (offset, header) = (candidate.offset, &candidate.header);
                     let reason = match state_at(self, offset, header, candidate.hash) {
                         State::Damaged => Reason::Damaged,
                         State::Missing => Reason::Expired,
-                        State::Fresh | State::Stale => return Some(candidate),
+                        State::Fresh | State::Stale => {
+                            if budget.steps > 1 {
+                                budget.next[kind as usize] = self.ask_for_next(&candidate);
+                            }
+                            return Some(candidate);
+                        }
                     };
                     self.drop_oldest(&candidate, reason);
                 }
@@ -63,18 +66,52 @@ impl Eviction<'_> {
         }
     }
 
-    pub(super) fn inspect_record(&self, kind: LogKind, position: Position) -> RecordState {
-        let offset = self.cx.offset_of(position);
-        let Some(header) = self.load_header(offset) else { return RecordState::Unreadable };
-        let Some(end) = self.end_of(position, header.log_bytes) else {
+    /// Prefetches what the next step of a batch will need: the slots and ghosts of the record behind
+    /// a candidate, and the record behind that. Returns the former; it stays as it is while the
+    /// shard is locked, because nothing is appended before the log head.
+    #[inline(always)]
+    fn ask_for_next(&self, candidate: &Candidate) -> Option<Keyed> {
+        let end = self.end_of(candidate.position, candidate.header.log_bytes)?;
+        let next = self.keyed_record(self.next_record(candidate.kind, end)?)?;
+        self.ask_for_slots(next.hash);
+        self.ask_for_ghost(next.hash);
+        let behind = self.cx.offset_of(next.position) + next.header.log_bytes;
+        self.region().prefetch(behind, 2 * RECORD_START_WORDS as u64 * 8);
+        Some(next)
+    }
+
+    /// The header of a record and its key's hash. None if it is damaged.
+    #[inline(always)]
+    pub(super) fn keyed_record(&self, position: Position) -> Option<Keyed> {
+        let (header, hash) = self.load_keyed(self.cx.offset_of(position))?;
+        Some(Keyed { position, header, hash })
+    }
+
+    /// What is at the place of a record.
+    #[inline(always)]
+    pub(super) fn state_of(&self, keyed: &Keyed) -> RecordState {
+        let Some(end) = self.end_of(keyed.position, keyed.header.log_bytes) else {
             return RecordState::Unreadable;
         };
-        let Some(hash) = self.key_hash_at(offset, &header) else { return RecordState::Unreadable };
-        let slots = self.slots_of(hash);
+        let offset = self.cx.offset_of(keyed.position);
+        let slots = self.slots_of(keyed.hash);
         let found = slots.and_then(|mut slots| slots.find(|it| it.slot.offset() == offset));
-        let Some(found) = found else { return RecordState::Dead(end) };
-        let frequency = self.halved(found.slot, position);
-        RecordState::Live(Candidate { kind, position, offset, header, hash, found, frequency })
+        found.map_or(RecordState::Dead(end), RecordState::Live)
+    }
+
+    #[inline(always)]
+    fn candidate_of(&self, kind: LogKind, keyed: &Keyed, found: Found) -> Candidate {
+        let Keyed { position, header, hash } = *keyed;
+        Candidate {
+            kind,
+            position,
+            offset: self.cx.offset_of(position),
+            header,
+            hash,
+            found,
+            frequency: self.halved(found.slot, position),
+            halvings: self.word(shard::HALVINGS),
+        }
     }
 
     /// Moves the log tail past an entry to which no slot leads any more.
@@ -203,6 +240,15 @@ impl Eviction<'_> {
         moved
     }
 
+    /// Whether an entry is still the oldest of its log, and what was found of it is still so.
+    #[inline(always)]
+    pub(super) fn is_still_oldest(&self, candidate: &Candidate) -> bool {
+        let slot = Slot(self.region().get(candidate.found.at));
+        self.word(candidate.kind.at() + log::TAIL) == candidate.position.word()
+            && self.word(shard::HALVINGS) == candidate.halvings
+            && slot.is_same_place(candidate.found.slot)
+    }
+
     /// The first record at or after a position; none at the log head.
     pub(super) fn next_record(&self, kind: LogKind, mut at: Position) -> Option<Position> {
         let head = self.head_cursor(kind)?;
@@ -247,11 +293,12 @@ mod tests {
             shard.arena().set_note(second, note::EXTENT, first << 32 | note::EXTENT_MAIN | end);
             let (mut at, mut in_first, mut all) = (tail, 0, 0);
             while let Some(place) = shard.next_record(LogKind::Main, at) {
-                at = match shard.inspect_record(LogKind::Main, place) {
-                    RecordState::Live(candidate) => {
+                let Some(keyed) = shard.keyed_record(place) else { break };
+                at = match shard.state_of(&keyed) {
+                    RecordState::Live(_) => {
                         in_first += u64::from(place.segment == tail.segment);
                         all += 1;
-                        shard.end_of(place, candidate.header.log_bytes).unwrap()
+                        shard.end_of(place, keyed.header.log_bytes).unwrap()
                     }
                     RecordState::Dead(end) => end,
                     RecordState::Unreadable => break,

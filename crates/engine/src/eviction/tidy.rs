@@ -3,7 +3,7 @@
 use super::budget::{Budget, IfStuck};
 use super::capacity::Unit;
 use super::Eviction;
-use crate::format::{LogKind, Slot};
+use crate::format::{log, LogKind, Slot};
 
 /// Most entries examined after a write,
 const TIDY_STEPS: u32 = 8;
@@ -14,14 +14,13 @@ impl Eviction<'_> {
     /// Does a little housekeeping after each write, so that no write has to do much.
     pub fn tidy(&self) {
         let mut steps = TIDY_STEPS;
-        let geometry = self.arena().geometry();
-        let segments_each = geometry.segment_count / self.cx.shape.shard_count;
-        let share_bytes = segments_each * self.cx.shape.log_bytes;
-        let entries = self.cx.shape.max_entries.div_ceil(self.cx.shape.shard_count);
+        let shape = &self.cx.shape;
+        let pinned = self.log_count(LogKind::Pinned, log::SEGMENTS);
+        let share_bytes = shape.segments_each.saturating_sub(pinned) * shape.log_bytes;
         // Once segments are scarce, the share in bytes moves with every segment that is opened or
         // freed: that is no space to fill.
         let has_segments = !self.pool_is_scarce();
-        for (unit, share) in [(Unit::Entries, entries), (Unit::Bytes, share_bytes)] {
+        for (unit, share) in [(Unit::Entries, shape.max_entries_each), (Unit::Bytes, share_bytes)] {
             if share > 0 && (unit == Unit::Entries || has_segments) {
                 self.fill_main(unit, share, &mut steps);
             }
@@ -30,7 +29,11 @@ impl Eviction<'_> {
         let older = self.used(LogKind::Small, Unit::Entries).saturating_sub(1) as u32;
         let steps = steps.min(EVICT_STEPS).min(older);
         // For a shard under its quota others evict, once it needs space.
-        if steps > 0 && !self.cx.is_under_quota(self.index) && !self.has_segment_ready() {
+        if steps > 0
+            && !self.has_segment_ready()
+            && !self.cx.is_under_quota(self.index)
+            && !self.make_segment_ready()
+        {
             self.free_space(steps, IfStuck::Stop, 0);
         }
     }

@@ -2,10 +2,11 @@
 //! space is needed.
 
 use super::budget::Budget;
+use super::candidate::Candidate;
 use super::capacity::{Capacity, Unit};
-use super::tail::{Candidate, Reason, RecordState};
+use super::tail::{Reason, RecordState};
 use super::Eviction;
-use crate::format::{shard, LogKind, PolicyBits, Slot};
+use crate::format::{shard, LogKind, PolicyBits, RecordHeader, Slot};
 use crate::policy::{self, Facts, Logs, Verdict};
 use crate::value::Favour;
 
@@ -46,17 +47,20 @@ impl Logs for MainLog<'_, '_> {
         oldest: &'s Candidate,
     ) -> impl Iterator<Item = Option<Facts>> + 's {
         let shard = self.shard;
-        let facts = |entry: &Candidate| {
-            let cost = shard.cost(&entry.header, self.unit);
-            Facts { hits: 0, frequency: entry.frequency, is_admitted: false, cost }
+        let facts = |frequency: u64, header: &RecordHeader| Facts {
+            hits: 0,
+            frequency,
+            is_admitted: false,
+            cost: shard.cost(header, self.unit),
         };
         let mut end = shard.end_of(oldest.position, oldest.header.log_bytes);
         let behind = std::iter::from_fn(move || {
             let at = end.and_then(|at| shard.next_record(LogKind::Main, at))?;
-            match shard.inspect_record(LogKind::Main, at) {
-                RecordState::Live(entry) => {
-                    end = shard.end_of(at, entry.header.log_bytes);
-                    Some(Some(facts(&entry)))
+            let keyed = shard.keyed_record(at)?;
+            match shard.state_of(&keyed) {
+                RecordState::Live(found) => {
+                    end = shard.end_of(at, keyed.header.log_bytes);
+                    Some(Some(facts(shard.halved(found.slot, at), &keyed.header)))
                 }
                 RecordState::Dead(after) => {
                     end = Some(after);
@@ -65,7 +69,7 @@ impl Logs for MainLog<'_, '_> {
                 RecordState::Unreadable => None,
             }
         });
-        std::iter::once(Some(facts(oldest))).chain(behind)
+        std::iter::once(Some(facts(oldest.frequency, &oldest.header))).chain(behind)
     }
 }
 
@@ -95,7 +99,18 @@ impl Eviction<'_> {
 
     /// The victim: the main log's oldest entry that leaves it. None if there is no entry, or the
     /// budget is spent.
-    pub(super) fn victim(&self, budget: &mut Budget) -> Option<Candidate> {
+    pub(super) fn victim<'b>(&self, budget: &'b mut Budget) -> Option<&'b Candidate> {
+        // Of one batch, several entries are compared with the same victim.
+        let is_known = |known: &Candidate| {
+            self.is_still_oldest(known) && self.facts(known, Unit::Bytes).hits == 0
+        };
+        if !budget.victim.as_ref().is_some_and(is_known) {
+            budget.victim = self.find_victim(budget);
+        }
+        budget.victim.as_ref()
+    }
+
+    fn find_victim(&self, budget: &mut Budget) -> Option<Candidate> {
         loop {
             let candidate = self.candidate(LogKind::Main, budget)?;
             let facts = self.facts(&candidate, Unit::Bytes);
@@ -129,16 +144,16 @@ impl Eviction<'_> {
     /// spent before there is a victim to compare it with.
     pub(super) fn leave_small(
         &self,
-        mut candidate: Candidate,
+        candidate: &mut Candidate,
         capacity: &Capacity,
         budget: &mut Budget,
     ) {
-        let facts = self.facts(&candidate, self.compared_in(budget.unit));
+        let facts = self.facts(candidate, self.compared_in(budget.unit));
         let hits = facts.hits;
         let facts = match policy::small_oldest(self.setting(), facts) {
             Verdict::GoesRound(after) => {
                 self.count_increments(1);
-                self.move_entry(&candidate, LogKind::Small, self.bits_of(after));
+                self.move_entry(candidate, LogKind::Small, self.bits_of(after));
                 return;
             }
             Verdict::Leaves(facts) => facts,
@@ -172,14 +187,14 @@ impl Eviction<'_> {
             let slot = Slot(self.region().get(candidate.found.at));
             self.store_slot(candidate.found.at, slot.with_policy(self.bits_of(facts)));
             candidate.frequency = facts.frequency;
-            self.drop_oldest(&candidate, Reason::Evicted);
+            self.drop_oldest(candidate, Reason::Evicted);
             return;
         }
-        self.move_entry(&candidate, LogKind::Main, self.bits(0, facts.frequency, false));
+        self.move_entry(candidate, LogKind::Main, self.bits(0, facts.frequency, false));
         // If the budget is spent first, the main log exceeds its share and evicts next.
         while self.used(LogKind::Main, capacity.unit) > capacity.main {
             let Some(victim) = self.victim(budget) else { break };
-            self.drop_oldest(&victim, Reason::Evicted);
+            self.drop_oldest(victim, Reason::Evicted);
             if !budget.spend() {
                 break;
             }
@@ -189,16 +204,16 @@ impl Eviction<'_> {
     /// Whether an entry passes the admission test. None if the budget is spent before there is a
     /// victim.
     fn passes_admission_test(&self, entry: Facts, budget: &mut Budget) -> Option<bool> {
+        let unit = self.compared_in(budget.unit);
         let Some(victim) = self.victim(budget) else {
             return (self.used(LogKind::Main, Unit::Entries) == 0).then_some(true);
         };
-        let unit = self.compared_in(budget.unit);
         let main = MainLog { shard: self, unit };
-        let facts = self.facts(&victim, unit);
-        let verdict = policy::admission(&main, entry, &victim, facts, self.word(shard::WINS));
+        let facts = self.facts(victim, unit);
+        let verdict = policy::admission(&main, entry, victim, facts, self.word(shard::WINS));
         self.set_word(shard::WINS, verdict.wins);
         if verdict.victim_goes_round {
-            self.move_entry(&victim, LogKind::Main, self.bits(0, victim.frequency, false));
+            self.move_entry(victim, LogKind::Main, self.bits(0, victim.frequency, false));
         }
         Some(verdict.passes)
     }

@@ -2,10 +2,12 @@
 //! of them make an entry invalid or stale.
 //!
 //! ```text
-//! word   0..16 bytes of the tags, 16..24 number of tags, 24 STALE, 25 MADE, others zero
+//! word   0..16 bytes of the tags, 16..24 number of tags, 24 STALE, 25 MADE, 26 PINNED,
+//!        27 ORDERED, others zero
 //! word   the stamp
 //! word   STALE: microseconds for which the entry is kept as a stale one, up to its expiry
 //! word   MADE: microseconds that its making took
+//! word   ORDERED: the position in the order of insertion
 //! bytes  the tags: for each its length in a byte, and its name; zeros up to a whole word
 //! ```
 
@@ -23,9 +25,17 @@ pub struct NewAttributes<'a> {
     pub stale_us: u64,
     /// How long its making took, if that is known.
     pub made_us: Option<u64>,
+    /// Whether it is never evicted.
+    pub is_pinned: bool,
+    /// Its position in the order of insertion, in an ordered cache; see [`POSITION_OPEN`].
+    pub position: Option<u64>,
     /// The stamp.
     pub stamp: u64,
 }
+
+/// Stands for the position that a store gives to its entry: that of the present entry of the key, or
+/// the next one.
+pub const POSITION_OPEN: u64 = 0;
 
 impl NewAttributes<'_> {
     fn tags_bytes(&self) -> u64 {
@@ -39,6 +49,8 @@ impl NewAttributes<'_> {
             | (self.tags.len() as u64) << attribute::TAGS_BYTES_BITS
             | flag(self.stale_us > 0, attribute::STALE)
             | flag(self.made_us.is_some(), attribute::MADE)
+            | flag(self.is_pinned, attribute::PINNED)
+            | flag(self.position.is_some(), attribute::ORDERED)
     }
 
     /// Writes everything from the attributes word on.
@@ -47,7 +59,7 @@ impl NewAttributes<'_> {
         let (fixed, tags) = words.split_at_mut(fixed_words(word) as usize);
         fixed[0] = word;
         fixed[1] = self.stamp;
-        let more = [Some(self.stale_us).filter(|us| *us > 0), self.made_us];
+        let more = [Some(self.stale_us).filter(|us| *us > 0), self.made_us, self.position];
         for (place, value) in fixed[2..].iter_mut().zip(more.into_iter().flatten()) {
             *place = value;
         }
@@ -67,7 +79,13 @@ fn whole_words(len_bytes: u64) -> u64 {
 }
 
 fn fixed_words(word: u64) -> u64 {
-    2 + u64::from(word & attribute::STALE != 0) + u64::from(word & attribute::MADE != 0)
+    let has = |flag: u64| u64::from(word & flag != 0);
+    2 + has(attribute::STALE) + has(attribute::MADE) + has(attribute::ORDERED)
+}
+
+/// The index of the position's word, in attributes that have one; the attributes word is the first.
+pub(super) fn position_index(word: u64) -> u64 {
+    fixed_words(word) - 1
 }
 
 fn tags_bytes(word: u64) -> u64 {
@@ -91,6 +109,10 @@ pub struct StoredAttributes<'a> {
     pub stale_us: u64,
     /// How long its making took, if that is known.
     pub made_us: Option<u64>,
+    /// Whether it is never evicted.
+    pub is_pinned: bool,
+    /// Its position in the order of insertion, in an ordered cache.
+    pub position: Option<u64>,
     /// Its tags.
     pub tags: Tags<'a>,
 }
@@ -109,12 +131,15 @@ impl<'a> StoredAttributes<'a> {
         let mut more = fixed[2..].iter().copied();
         let stale_us = if word & attribute::STALE == 0 { 0 } else { more.next()? };
         let made_us = if word & attribute::MADE == 0 { None } else { more.next() };
+        let position = if word & attribute::ORDERED == 0 { None } else { more.next() };
         let bytes = &bytes_of(tags)[..tags_bytes(word) as usize];
         let count = word >> attribute::TAGS_BYTES_BITS & ((1 << attribute::TAG_COUNT_BITS) - 1);
         let tags = Tags { bytes, count: count as usize };
         let is_text = |tag: &[u8]| std::str::from_utf8(tag).is_ok();
+        let is_pinned = word & attribute::PINNED != 0;
         let is_whole =
             tags.filter(|tag| is_text(tag)).count() as u64 == count && fixed[1] < table::STAMPS_END;
-        is_whole.then_some(StoredAttributes { stamp: fixed[1], stale_us, made_us, tags })
+        let stamp = fixed[1];
+        is_whole.then_some(StoredAttributes { stamp, stale_us, made_us, is_pinned, position, tags })
     }
 }

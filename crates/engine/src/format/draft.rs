@@ -3,7 +3,7 @@
 
 use tuckbox_arena::region::bytes_of_mut;
 
-use super::attributes::NewAttributes;
+use super::attributes::{self, NewAttributes, POSITION_OPEN};
 use super::expiry;
 use super::hash::{Hasher, KeyHash, RecordPlace};
 use super::layout::flag;
@@ -21,8 +21,39 @@ pub struct Draft<'a> {
     words: Vec<u64>,
     header: RecordHeader,
     content: u64,
-    /// Whether the expiry of a present entry is kept: [`Draft::set_expiry`].
-    pub keeps_expiry: bool,
+    /// What it takes over from a present entry.
+    pub takes_over: TakesOver,
+    /// Whether the entry is never evicted.
+    pub stays: bool,
+}
+
+/// What a record has besides its key and its value.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Extras<'a> {
+    /// When it expires; none for never.
+    pub expiry_us: Option<u64>,
+    /// Its attributes, if it has any.
+    pub attributes: Option<&'a NewAttributes<'a>>,
+    /// Whether the entry is never evicted. Then the record has an expiry in any case, so that a later
+    /// one needs no room.
+    pub stays: bool,
+}
+
+/// What a draft takes over from the present entry of its key.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct TakesOver {
+    /// The expiry: [`Draft::set_expiry`].
+    pub expiry: bool,
+    /// The position, [`Draft::set_position`]. Without a present entry, it needs a new one.
+    pub position: bool,
+}
+
+impl TakesOver {
+    /// Whether it is anything.
+    #[inline(always)]
+    pub fn is_any(self) -> bool {
+        self.expiry | self.position
+    }
 }
 
 impl<'a> Draft<'a> {
@@ -36,8 +67,7 @@ impl<'a> Draft<'a> {
         key: &[u8],
         hash: KeyHash,
         value: Value<'a>,
-        expiry_us: Option<u64>,
-        attributes: Option<&NewAttributes<'_>>,
+        extras: Extras<'_>,
         shape: &Shape,
         spare: &mut Vec<u64>,
     ) -> Result<Draft<'a>> {
@@ -46,6 +76,10 @@ impl<'a> Draft<'a> {
             Value::Int(_) => (0, &[]),
         };
         let (key_bytes, value_bytes) = (key.len() as u64, bytes.len() as u64);
+        let Extras { mut expiry_us, attributes, stays } = extras;
+        if stays {
+            expiry_us = expiry_us.or(Some(expiry::NEVER_US));
+        }
         let mut flags = 0;
         if expiry_us.is_some() {
             flags |= flag::EXPIRY;
@@ -88,13 +122,40 @@ impl<'a> Draft<'a> {
         payload[key.len()..key.len() + tail.len()].copy_from_slice(tail);
         // With bodies, computed once their places are known.
         let content = if header.body_count == 0 { header.content(&spare) } else { 0 };
-        Ok(Draft { hash, value, words: spare, header, content, keeps_expiry: false })
+        let position = attributes.and_then(|attributes| attributes.position);
+        Ok(Draft {
+            hash,
+            value,
+            words: spare,
+            header,
+            content,
+            takes_over: TakesOver { expiry: false, position: position == Some(POSITION_OPEN) },
+            stays,
+        })
+    }
+
+    /// Enters the position in the order of insertion into a draft that has one.
+    pub fn set_position(&mut self, position: u64) {
+        debug_assert!(self.takes_over.position);
+        let word = RecordHeader::form_index(self.header.sequence.flags()) as usize + 1;
+        let at = word + attributes::position_index(self.words[word]) as usize;
+        self.words[at] = position;
+        self.content = self.header.content(&self.words);
     }
 
     /// Enters another expiry into a draft that has one.
     pub fn set_expiry(&mut self, expiry_us: u64) {
         debug_assert!(self.header.has(flag::EXPIRY));
         self.words[1] = expiry::word(expiry_us, self.hash);
+    }
+
+    /// When the entry expires, [`expiry::NEVER_US`] for never.
+    #[inline(always)]
+    pub fn expiry_us(&self) -> u64 {
+        match self.header.has(flag::EXPIRY) {
+            true => expiry::moment_us(self.words[1], self.hash).unwrap_or(0),
+            false => expiry::NEVER_US,
+        }
     }
 
     /// How long the entry is kept as a stale one.
@@ -152,7 +213,8 @@ mod tests {
     fn finished(key: &[u8], value: Value<'_>, expiry_us: Option<u64>, version: u64) -> Vec<u64> {
         let (hasher, shape) = (Hasher::new([5, 6]), shape());
         let (hash, mut spare) = (hasher.key(key), Vec::new());
-        let draft = Draft::new(key, hash, value, expiry_us, None, &shape, &mut spare);
+        let extras = Extras { expiry_us, ..Extras::default() };
+        let draft = Draft::new(key, hash, value, extras, &shape, &mut spare);
         draft.unwrap().finish(version, PLACE, &hasher).to_vec()
     }
 

@@ -7,6 +7,8 @@
 use twox_hash::XxHash3_64;
 
 const SECRET_BYTES: usize = 192;
+/// Odd, so that the low bits of the product differ for tags that differ there.
+pub(super) const TAG_FACTOR: u32 = 0x9e37_79b1;
 
 /// The keyed hash of one file.
 pub struct Hasher {
@@ -46,13 +48,14 @@ impl KeyHash {
         self.0 as u32
     }
 
-    /// For the second choice, independent of the first.
+    /// For the second choice. The tag tells one choice from the other, so that an entry can move
+    /// between its buckets without a look at its key.
     #[inline(always)]
     pub fn second(self) -> u32 {
-        (fold(self.0, 0x9e37_79b9_7f4a_7c15) >> 16) as u32
+        self.first() ^ choices_apart(self.tag())
     }
 
-    /// The tag in the slot: 16 bits that neither choice of a bucket depends on alone.
+    /// The tag in the slot: 16 bits on which the first choice does not depend.
     #[inline(always)]
     pub fn tag(self) -> u64 {
         let moved = u64::from(tuckbox_arena::mutants::is_on("other-tag"));
@@ -68,6 +71,12 @@ impl KeyHash {
     pub fn fingerprint(self) -> u16 {
         ((self.0 >> 36) as u16 & 0xfff).max(1)
     }
+}
+
+/// The bits in which the two choices of a key with this tag differ.
+#[inline(always)]
+pub fn choices_apart(tag: u64) -> u32 {
+    (tag as u32).wrapping_mul(TAG_FACTOR)
 }
 
 /// Where a record begins, and the use of its segment in which it was written.

@@ -8,6 +8,12 @@ pub mod shard {
     pub const LOCK: u64 = 0;
     /// The boot in which a writer last checked the shard's tables, see `Audit::check_tables`.
     pub const BOOT: u64 = LOCK + 8;
+    /// No entry of the pinned log expires before this moment, as far as [`SEARCHED`] is valid.
+    pub const SOONEST: u64 = BOOT + 8;
+    /// What the stamp clock showed when the last whole search for entries to collect began; 0 for none.
+    pub const SEARCHED: u64 = SOONEST + 8;
+    /// The number of the search that goes on; 0 if an entry that expires was stored since.
+    pub const SEARCH: u64 = SEARCHED + 8;
     /// Bits 0..32 the number of buckets, bits 32..64 a count of entries moved between buckets.
     pub const STATE: u64 = 64;
     /// Bits 0..32 count clears, bits 32..64 tell the boot of the last one. A bucket of another
@@ -45,8 +51,12 @@ pub mod shard {
     pub const SMALL: u64 = 256;
     /// The main log.
     pub const MAIN: u64 = 320;
+    /// The log of entries that are never evicted, as far from the others as they from each other.
+    pub const PINNED: u64 = 384;
+    /// The most bytes of records for which that log was found to have room.
+    pub const PINNED_MOST: u64 = PINNED + 48;
     /// Entries evicted so far: the policy's clock.
-    pub const CLOCK: u64 = 384;
+    pub const CLOCK: u64 = PINNED_MOST + 8;
     /// Frequency increments since the frequencies were last halved.
     pub const INCREMENTS: u64 = CLOCK + 8;
     /// How often the frequencies were halved.
@@ -82,11 +92,13 @@ pub mod table {
     pub const CLOCK_BOOT: u64 = STAMP_CLOCK + 8;
     /// The era of namespaces without a row.
     pub const BASE_ERA: u64 = CLOCK_BOOT + 8;
+    /// The last position given to an entry of an ordered cache; only grows.
+    pub const LAST_POSITION: u64 = BASE_ERA + 8;
     /// The rows of tags.
     pub const TAG_ROWS: u64 = 32;
     /// Rows, from a name's first one on, among which its own can be; fewer if there are fewer.
     pub const WINDOW: u64 = 16;
-    /// The clock and the stamps of entries are below this; a later value is damaged.
+    /// The clock, the stamps of entries and their positions are below this; a later value is damaged.
     pub const STAMPS_END: u64 = 1 << 60;
 }
 
@@ -122,10 +134,14 @@ pub mod attribute {
     pub const STALE: u64 = 1 << 24;
     /// Has a word with the time that its making took.
     pub const MADE: u64 = 1 << 25;
+    /// Is not evicted.
+    pub const PINNED: u64 = 1 << 26;
+    /// Has a word with its position in the order of insertion.
+    pub const ORDERED: u64 = 1 << 27;
     /// All other bits are zero.
-    pub const RESERVED_SHIFT: u32 = 26;
+    pub const RESERVED_SHIFT: u32 = 28;
     /// Most words before the tags, the attributes word included.
-    pub const WORDS_MAX: u64 = 4;
+    pub const WORDS_MAX: u64 = 5;
     /// Most bytes of the tags, in whole words.
     pub const TAGS_BYTES_MAX: u64 = (crate::TAGS_MAX * (crate::TAG_BYTES_MAX + 1)) as u64;
 }
@@ -195,11 +211,13 @@ pub mod log {
 pub mod note {
     /// The next segment of the log, segment + 1; 0 at the log head.
     pub const NEXT: u64 = 0;
-    /// Bits 0..31 the end of its records once it is full, bit 31 set in the main log, bits 32..64
-    /// the beginning of the first record.
+    /// Bits 0..30 the end of its records once it is full, bit 30 set in the log of pinned entries,
+    /// bit 31 in the main log, bits 32..64 the beginning of the first record.
     pub const EXTENT: u64 = 1;
     /// The end in [`EXTENT`].
-    pub const EXTENT_END: u64 = 0x7fff_ffff;
+    pub const EXTENT_END: u64 = 0x3fff_ffff;
+    /// The mark of the log of pinned entries in [`EXTENT`].
+    pub const EXTENT_PINNED: u64 = 1 << 30;
     /// The mark of the main log in [`EXTENT`].
     pub const EXTENT_MAIN: u64 = 1 << 31;
     /// Bits 0..48 the policy's clock when it was opened, bits 48..64 the halvings (low bits).

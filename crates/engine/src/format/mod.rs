@@ -12,8 +12,8 @@ pub mod record;
 pub mod shape;
 pub mod words;
 
-pub use self::attributes::{NewAttributes, StoredAttributes};
-pub use self::draft::Draft;
+pub use self::attributes::{NewAttributes, StoredAttributes, POSITION_OPEN};
+pub use self::draft::{Draft, Extras};
 pub use self::hash::{Hasher, KeyHash, RecordPlace};
 pub use self::layout::{
     flag, log, namespace_row, note, policy_selection, shadow, shard, table, tag_row,
@@ -22,7 +22,10 @@ pub use self::layout::{
 };
 pub use self::leases::{maker, LeaseTables};
 pub use self::record::{Body, RecordHeader, Sequence};
-pub use self::shape::{bucket_of, choices_of, most_bodies, shadow_bytes, shadow_rows, Shape};
+pub use self::shape::{
+    bucket_of, choices_of, most_bodies, other_choices, shadow_bytes, shadow_rows, Shape,
+    NO_EVICTION, ORDERED,
+};
 pub use self::words::{
     segment_of, IndexState, LogKind, PolicyBits, Position, Slot, FREQUENCY_MAX, HALVINGS_MODULUS,
 };

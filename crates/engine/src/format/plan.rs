@@ -4,6 +4,7 @@
 use tuckbox_arena::layout::{self, FORMAT_VERSION};
 use tuckbox_arena::{AfterPowerCut, Layer, Place, Plan, Space};
 
+use super::hash::TAG_FACTOR;
 use super::layout::{
     attribute, log, namespace_row, note, policy_selection, record, shadow, shard, table, tag_row,
     BUCKET_BYTES, GHOST_ROW_BYTES, INDEX_GROUP, MAX_ENTRIES_MAX, SIZE_BYTES_MIN, TRAILER_BYTES,
@@ -94,9 +95,12 @@ fn is_plan(plan: &Plan) -> bool {
 fn signature() -> u64 {
     [
         shard::BOOT,
+        shard::SEARCH,
         shard::DIRECTORY,
         shard::SWITCHES,
         shard::DELETES,
+        shard::PINNED,
+        note::EXTENT_PINNED,
         policy_selection::SHADOWS,
         shadow::ENTRIES,
         shard::INTENT_SUM,
@@ -113,6 +117,7 @@ fn signature() -> u64 {
         namespace_row::BYTES,
         u64::from(attribute::RESERVED_SHIFT),
         maker::ROW_BYTES,
+        u64::from(TAG_FACTOR),
     ]
     .iter()
     .fold(1, |hash: u64, part| hash.wrapping_mul(31).wrapping_add(*part))

@@ -3,13 +3,19 @@
 
 use tuckbox_arena::Geometry;
 
-use super::hash::KeyHash;
+use super::hash::{choices_apart, KeyHash};
 use super::layout::{
     namespace_row, policy_selection, record, shadow, shard, table, tag_row, BUCKET_BYTES,
     GHOST_ROW_BYTES, INDEX_GROUP, TRAILER_BYTES,
 };
 use super::leases::LeaseTables;
 use crate::value::Favour;
+
+/// Set in a file whose entries are never evicted.
+pub const NO_EVICTION: u64 = 1 << 2;
+
+/// Set in a file that keeps the order of insertion.
+pub const ORDERED: u64 = 1 << 3;
 
 const SHADOW_ENTRY_FOR_EACH_BYTES: u64 = 16 << 10;
 const SHADOW_LEN_MIN: u64 = 16;
@@ -39,19 +45,35 @@ pub struct Shape {
     pub leases: LeaseTables,
     /// Number of shards.
     pub shard_count: u64,
+    /// A shard's share of the segments.
+    pub segments_each: u64,
+    /// Spare segments that a shard keeps: two, because a record of nearly a segment may follow
+    /// another before the first one's old segment is free. A cache of few segments cannot afford
+    /// two, unless it can evict nothing to get one back.
+    pub spares_kept: u64,
     /// The longest value.
     pub value_bytes_max: u64,
     /// Words of the longest record in its log.
     pub record_words_max: usize,
     /// Limit of entries, 0 for none.
     pub max_entries: u64,
+    /// A shard's share of that.
+    pub max_entries_each: u64,
     /// What eviction maximises.
     pub favour: Favour,
+    /// Whether entries are evicted at all.
+    pub evicts: bool,
+    /// Whether entries have a position in the order of insertion.
+    pub is_ordered: bool,
+    /// Whether a record needs nothing besides its key and value: entries are evicted, without order.
+    pub is_plain: bool,
     /// More than enough eviction batches for any write, other writers aside: twice what it takes to
     /// examine every entry of a shard and to free every segment. Bounds the work in a damaged file.
     pub batches_max: u64,
 }
 
+/// With at least this many segments, a shard keeps two spare ones.
+const SEGMENTS_FOR_TWO_SPARES: u64 = 32;
 /// A value fills at most seven eighths of the segments: the index is in the rest.
 const BODIES_OF_EIGHT: u64 = 7;
 /// Segments that a shard keeps even if it has no entry: the first of its index, two spare ones, and
@@ -117,6 +139,7 @@ impl Shape {
         let plan = &geometry.plan;
         let segment_bytes = plan.segment_bytes;
         let shadow_len = shadow_len(plan.size_bytes, plan.shard_count);
+        let segments_each = geometry.segment_count / plan.shard_count;
         let leases = LeaseTables::new(plan.size_bytes, plan.shard_count);
         let beside_directory =
             shard::DIRECTORY + policy_selection_bytes(shadow_len) + leases.len_bytes();
@@ -124,6 +147,7 @@ impl Shape {
             .min(record::VALUE_BYTES_MAX / segment_bytes);
         let record_bytes_max =
             record::bytes_max(crate::KEY_BYTES_MAX as u64, segment_bytes, bodies_max);
+        let evicts = plan.features_optional & NO_EVICTION == 0;
         Shape {
             segment_bytes,
             record_words_max: (record_bytes_max / 8) as usize,
@@ -136,9 +160,15 @@ impl Shape {
             namespace_rows: namespace_rows(plan.size_bytes),
             leases,
             shard_count: plan.shard_count,
+            segments_each,
+            spares_kept: 1 + u64::from(segments_each >= SEGMENTS_FOR_TWO_SPARES || !evicts),
             value_bytes_max: bodies_max * segment_bytes,
             max_entries: plan.max_entries,
+            max_entries_each: plan.max_entries.div_ceil(plan.shard_count),
             favour: Favour::from_word(plan.features_optional),
+            evicts,
+            is_ordered: plan.features_optional & ORDERED != 0,
+            is_plain: plan.features_optional & (ORDERED | NO_EVICTION) == 0,
             batches_max: 1_000
                 + 2 * geometry.segment_count
                 + plan.size_bytes / plan.shard_count / 512,
@@ -226,6 +256,23 @@ pub fn choices_of(hash: KeyHash, count: u32) -> (u32, u32) {
     (bucket_of(hash.first(), count), bucket_of(hash.second(), count))
 }
 
+/// The bucket that is the other choice of an entry with this tag in `bucket`, in an index of `count`
+/// buckets. A second one if its number has a bit that a bucket not split yet does not tell: the
+/// entry's hash decides between them.
+pub fn other_choices(bucket: u32, tag: u64, count: u32) -> (u32, Option<u32>) {
+    let level = 1u32 << (count | 1).ilog2();
+    let next_split = count.max(1) - level;
+    let other = bucket ^ choices_apart(tag);
+    let low = other & (level - 1);
+    if low >= next_split {
+        return (low, None);
+    }
+    match bucket < next_split || bucket >= level {
+        true => (other & (level << 1).wrapping_sub(1), None),
+        false => (low, Some(low + level)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::plan::plan;
@@ -261,6 +308,25 @@ mod tests {
                 let (before, after) = (bucket_of(hash, count), bucket_of(hash, count + 1));
                 assert!(before < count && (after == before || (before == split && after == count)));
             }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
+    fn a_tag_tells_one_choice_from_the_other() {
+        for count in 32..300u32 {
+            let mut unsure = 0;
+            for number in 0..5000u64 {
+                let hash = KeyHash(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                let (first, second) = choices_of(hash, count);
+                for (bucket, wanted) in [(first, second), (second, first)] {
+                    let (one, other) = other_choices(bucket, hash.tag(), count);
+                    assert!(one == wanted || other == Some(wanted), "{number} of {count}");
+                    assert!(one < count && other.is_none_or(|other| other < count));
+                    unsure += u32::from(other.is_some());
+                }
+            }
+            assert!(unsure < 4_000 && (unsure > 0) != count.is_power_of_two(), "{unsure}, {count}");
         }
     }
 

@@ -55,6 +55,12 @@ impl Slot {
         (self.0 ^ other.0) & !Slot::POLICY == 0
     }
 
+    /// The place that it leads to, without the policy's bits.
+    #[inline(always)]
+    pub fn place(self) -> u64 {
+        self.0 & !Slot::POLICY
+    }
+
     /// With one more hit; none if the count is saturated.
     #[inline(always)]
     pub fn with_hit(self) -> Option<Slot> {
@@ -167,18 +173,24 @@ impl IndexState {
     }
 }
 
-/// Which of the two logs.
+/// Which of the logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogKind {
     /// For new entries.
     Small,
     /// For entries that passed the admission test.
     Main,
+    /// For entries that are never evicted.
+    Pinned,
 }
 
 impl LogKind {
-    /// Both.
+    /// The logs whose entries are evicted.
     pub const BOTH: [LogKind; 2] = [LogKind::Small, LogKind::Main];
+    /// All logs.
+    pub const ALL: [LogKind; LogKind::COUNT] = [LogKind::Small, LogKind::Main, LogKind::Pinned];
+    /// Their number.
+    pub const COUNT: usize = 3;
 
     /// The main log if a bit of the file is set.
     pub fn of(is_main: bool) -> LogKind {
@@ -186,8 +198,9 @@ impl LogKind {
     }
 
     /// The offset of its words in the shard.
+    #[inline(always)]
     pub fn at(self) -> u64 {
-        shard::SMALL + (shard::MAIN - shard::SMALL) * self as u64
+        shard::SMALL + self as u64 * (shard::MAIN - shard::SMALL)
     }
 }
 
@@ -205,6 +218,12 @@ mod tests {
         let hit = slot.with_hit().unwrap();
         assert!(hit.is_same_place(slot) && hit.with_hit().is_none());
         assert_eq!(hit.with_policy(PolicyBits::default()).offset(), slot.offset());
+    }
+
+    #[test]
+    fn the_logs_are_where_the_shard_has_them() {
+        let offsets = LogKind::ALL.map(LogKind::at);
+        assert_eq!(offsets, [shard::SMALL, shard::MAIN, shard::PINNED]);
     }
 
     #[test]

@@ -4,8 +4,10 @@
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
+use tuckbox_arena::region::{LinePair, View, WORD};
+use tuckbox_arena::Region;
 
-use super::lookup::Lookup;
+use super::lookup::{Lookup, BUCKET_WORDS, SLOT_PLACES};
 use crate::format::{choices_of, shard, IndexState, KeyHash, Slot, BUCKET_WORD, SLOTS_PER_BUCKET};
 use crate::storage::Shard;
 
@@ -20,6 +22,39 @@ pub struct Found {
 
 /// Slots of one bucket with their offsets, stored inline.
 pub type Slots = SmallVec<[(u64, Slot); SLOTS_PER_BUCKET as usize]>;
+
+/// The slots of a bucket that may be free, one bit each: the tag of a free slot is 0.
+pub(super) struct FreeSlots<'a> {
+    line: View<'a, BUCKET_WORDS>,
+    places: u32,
+}
+
+impl<'a> FreeSlots<'a> {
+    #[inline(always)]
+    fn new(line: View<'a, BUCKET_WORDS>, places: u32) -> FreeSlots<'a> {
+        FreeSlots { line, places }
+    }
+
+    /// How many there are.
+    #[inline(always)]
+    pub(super) fn count(&self) -> u32 {
+        self.places.count_ones()
+    }
+
+    /// The offset of the first one that is free.
+    #[inline(always)]
+    pub(super) fn first(&self, region: &Region) -> Option<u64> {
+        let mut places = self.places;
+        while places != 0 {
+            let place = places.trailing_zeros() as usize;
+            if Slot(self.line.get(place)).is_empty() {
+                return Some(region.offset_of(self.line) + place as u64 * WORD);
+            }
+            places &= places - 1;
+        }
+        None
+    }
+}
 
 layer! {
     /// A locked shard with its index.
@@ -77,8 +112,19 @@ impl<'a> Index<'a> {
         }
     }
 
+    /// The free slots of two buckets, which may be the same.
+    #[inline(always)]
+    pub(super) fn free_slots(&self, bucket_at: [u64; 2]) -> [FreeSlots<'a>; 2] {
+        let [first, second] = bucket_at.map(|at| self.region().view(at));
+        let places = LinePair::new(first, second).words_with_top(0);
+        let second_places = places >> BUCKET_WORDS & SLOT_PLACES;
+        [FreeSlots::new(first, places & SLOT_PLACES), FreeSlots::new(second, second_places)]
+    }
+
+    /// A free slot of a bucket.
     pub(super) fn free_slot(&self, bucket_at: u64) -> Option<u64> {
-        self.slots(bucket_at).find(|(_, slot)| slot.is_empty()).map(|(at, _)| at)
+        let [free, _] = self.free_slots([bucket_at; 2]);
+        free.first(self.region())
     }
 
     /// The slots that a hash can lead to, those of the first choice first. None if that bucket
@@ -89,6 +135,17 @@ impl<'a> Index<'a> {
             self.lookup().tagged(self.at, hash, self.index_state(), self.word(shard::EPOCH));
         let region = self.region();
         Some(tagged?.map(|found| Found { at: region.offset_of(found.word), slot: found.slot }))
+    }
+
+    /// Prefetches the buckets that a hash can lead to.
+    #[inline(always)]
+    pub fn ask_for_slots(&self, hash: KeyHash) {
+        let (first, second) = self.choices(hash);
+        for bucket in [first, second] {
+            if let Some(at) = self.lookup().bucket_at(self.at, bucket) {
+                self.region().prefetch(at, 1);
+            }
+        }
     }
 
     /// Publishes: one store makes the entry, or its new record, visible. The race: a reader loads

@@ -8,9 +8,10 @@ use tuckbox_arena::hooks::{self, Point};
 
 use super::buckets::Index;
 use crate::format::{
-    bucket_of, segment_of, shard, KeyHash, Slot, BUCKETS_AT_FIRST, GHOST_ROW_BYTES,
+    bucket_of, other_choices, segment_of, shard, KeyHash, Slot, BUCKETS_AT_FIRST, GHOST_ROW_BYTES,
     SLOTS_PER_BUCKET,
 };
+use crate::storage::RECORD_START_WORDS;
 
 /// Buckets are split when more than this share of all slots is in use, in 64ths.
 const FILL_MOST_64THS: u64 = 57;
@@ -19,8 +20,23 @@ const FILL_MOST_64THS: u64 = 57;
 /// [`ENTRIES_MIN`] count as that many.
 const SLOTS_PER_ENTRY_MAX: u64 = 4;
 const ENTRIES_MIN: u64 = 64;
+/// Most entries that move so that one finds a slot.
+const MOVES_MAX: u32 = 3;
 /// Most splits for one insert, in addition to the one for the growing number of entries.
 const SPLITS_PER_INSERT: u32 = 64;
+
+/// Moves of the entries of a bucket: two of each at most.
+const MOVES_FROM_MAX: usize = 2 * SLOTS_PER_BUCKET as usize;
+
+/// A move of an entry to another bucket.
+struct Move {
+    /// The entry's slot, and its value.
+    at: u64,
+    slot: Slot,
+    to: u32,
+    /// Whether the entry's tag tells that it may be there.
+    is_sure: bool,
+}
 
 impl Index<'_> {
     /// Finds a free slot for a new entry, splitting and moving as needed. The caller stores the
@@ -34,12 +50,12 @@ impl Index<'_> {
         let slots_max = entries.max(ENTRIES_MIN) * SLOTS_PER_ENTRY_MAX;
         for _ in 0..SPLITS_PER_INSERT {
             let (first, second) = self.choices(hash);
-            if let Some(at) = self.free_slot(self.bucket(first)?) {
-                return Some(at);
-            }
-            let free = self.free_slot(self.bucket(second)?);
-            let free = free.or_else(|| self.move_one_away(&[first], 3));
-            if let Some(at) = free.or_else(|| self.move_one_away(&[second], 2)) {
+            let [one, other] = self.free_slots([self.bucket(first)?, self.bucket(second)?]);
+            // The emptier bucket first: lookups read both anyway.
+            let (one, other) =
+                if one.count() >= other.count() { (one, other) } else { (other, one) };
+            let free = one.first(self.region()).or_else(|| other.first(self.region()));
+            if let Some(at) = free.or_else(|| self.free_in_full(first, second)) {
                 return Some(at);
             }
             if slots() > slots_max || !self.split() {
@@ -49,37 +65,77 @@ impl Index<'_> {
         None
     }
 
+    /// Frees a slot in one of two full buckets by moving entries to their other choices.
+    #[inline(never)]
+    fn free_in_full(&self, first: u32, second: u32) -> Option<u64> {
+        [1, MOVES_MAX].iter().find_map(|depth| {
+            let free = self.move_one_away(&[first], *depth);
+            free.or_else(|| self.move_one_away(&[second], (*depth - 1).max(1)))
+        })
+    }
+
     /// Moves an entry of the full bucket at the end of `path` to its other choice, and returns the
-    /// freed slot. If the other bucket is full too, frees a slot there first, `depth` buckets deep,
+    /// freed slot. If all other choices are full, too, frees a slot in one, `depth` buckets deep,
     /// but never in a bucket of the path, whose slots are being examined.
     fn move_one_away(&self, path: &[u32], depth: u32) -> Option<u64> {
         let bucket = *path.last()?;
-        for (at, slot) in self.taken_slots(bucket) {
-            let Some(hash) = self.hash_of(slot) else { continue };
-            let (first, second) = self.choices(hash);
-            let other = if bucket == first { second } else { first };
-            if path.contains(&other) {
-                continue;
+        let moves = self.moves_from(bucket, path);
+        let sure = moves.iter().filter(|one| one.is_sure);
+        for one in sure.chain(moves.iter().filter(|one| !one.is_sure)) {
+            let Some(free) = self.free_slot(self.bucket(one.to)?) else { continue };
+            if self.may_move(bucket, one) {
+                self.move_slot(one.at, free);
+                return Some(one.at);
             }
-            let other_at = self.bucket(other)?;
-            let free = match self.free_slot(other_at) {
-                None if depth > 1 => {
-                    let mut longer: SmallVec<[u32; 4]> = SmallVec::from_slice(path);
-                    longer.push(other);
-                    self.move_one_away(&longer, depth - 1)
-                }
-                free => free,
-            };
-            let Some(free) = free else { continue };
-            // Loaded again: a reader may have added a hit.
-            let slot = Slot(self.region().get(at));
-            self.store_slot(free, slot);
-            hooks::reach(Point::MoveCopied);
-            self.set_index_state(self.index_state().with_move());
-            self.store_slot(at, Slot::EMPTY);
-            return Some(at);
+        }
+        if depth <= 1 {
+            return None;
+        }
+        for one in moves.iter().filter(|one| self.may_move(bucket, one)) {
+            let mut longer: SmallVec<[u32; 4]> = SmallVec::from_slice(path);
+            longer.push(one.to);
+            if let Some(free) = self.move_one_away(&longer, depth - 1) {
+                self.move_slot(one.at, free);
+                return Some(one.at);
+            }
         }
         None
+    }
+
+    /// Where the entries of a bucket may move to, buckets of `path` aside. Prefetches these.
+    fn moves_from(&self, bucket: u32, path: &[u32]) -> SmallVec<[Move; MOVES_FROM_MAX]> {
+        let count = self.index_state().buckets();
+        let mut moves = SmallVec::new();
+        for (at, slot) in self.taken_slots(bucket) {
+            let (one, other) = other_choices(bucket, slot.tag(), count);
+            let is_sure = other.is_none();
+            for to in std::iter::once(one).chain(other).filter(|to| !path.contains(to)) {
+                if let Some(to_at) = self.lookup().bucket_at(self.at, to) {
+                    self.region().prefetch(to_at, 1);
+                }
+                moves.push(Move { at, slot, to, is_sure });
+            }
+        }
+        moves
+    }
+
+    /// Whether an entry may move from its bucket. Its key is looked at only if its tag does not
+    /// tell.
+    fn may_move(&self, from: u32, one: &Move) -> bool {
+        one.is_sure
+            || self.hash_of(one.slot).is_some_and(|hash| {
+                let (first, second) = self.choices(hash);
+                (first, second) == (from, one.to) || (first, second) == (one.to, from)
+            })
+    }
+
+    /// Moves an entry to a free slot of its other bucket.
+    fn move_slot(&self, from: u64, to: u64) {
+        // Loaded again: a reader may have added a hit.
+        self.store_slot(to, Slot(self.region().get(from)));
+        hooks::reach(Point::MoveCopied);
+        self.set_index_state(self.index_state().with_move());
+        self.store_slot(from, Slot::EMPTY);
     }
 
     /// Splits the next bucket. False if the index cannot grow.
@@ -97,6 +153,7 @@ impl Index<'_> {
         // No reader looks at the new bucket before the state includes it.
         self.wipe_bucket(new_at, self.word(shard::EPOCH));
         let mut moved: SmallVec<[u64; SLOTS_PER_BUCKET as usize]> = SmallVec::new();
+        self.ask_for_keys(old);
         for (at, slot) in self.taken_slots(old) {
             let Some(hash) = self.hash_of(slot) else { continue };
             let first = bucket_of(hash.first(), count + 1);
@@ -124,7 +181,16 @@ impl Index<'_> {
         for at in moved {
             self.store_slot(at, Slot::EMPTY);
         }
+        // For the next split, some inserts later.
+        self.ask_for_keys(old + 1);
         true
+    }
+
+    /// Prefetches the keys of a bucket's entries.
+    fn ask_for_keys(&self, bucket: u32) {
+        for (_, slot) in self.taken_slots(bucket) {
+            self.region().prefetch(slot.offset(), RECORD_START_WORDS as u64 * 8);
+        }
     }
 
     /// Makes sure that the index has a segment for this bucket.

@@ -1,10 +1,10 @@
 //! Finding the slots of a key without a lock, in an index of linear hashing over buckets of one cache
 //! line, with two choices. Must not know what a slot leads to, nor change one.
 //!
-//! An entry's slot is in the bucket of its first choice or, if that is full, of its second; a
-//! lookup searches both. If both are full, entries are moved to their other choice. Buckets are
-//! split one at a time as the number of entries grows. Index segments stay index segments while there
-//! are entries.
+//! An entry's slot is in one of its two buckets, the emptier one when it was stored; a lookup
+//! searches both. If both are full, entries are moved to their other choice. Buckets are split one
+//! at a time as the number of entries grows. Index segments stay index segments while there are
+//! entries.
 //!
 //! Readers take no lock. The races, and why they are harmless:
 //!
@@ -30,9 +30,9 @@ use crate::format::{
 use crate::storage::Context;
 
 /// Words of a bucket.
-const BUCKET_WORDS: usize = (BUCKET_BYTES / WORD) as usize;
+pub(super) const BUCKET_WORDS: usize = (BUCKET_BYTES / WORD) as usize;
 /// The words of a bucket that are slots, one bit each.
-const SLOT_PLACES: u32 = (1 << SLOTS_PER_BUCKET) - 1;
+pub(super) const SLOT_PLACES: u32 = (1 << SLOTS_PER_BUCKET) - 1;
 /// The index of a bucket's own word.
 const BUCKET_OWN: usize = (BUCKET_WORD / WORD) as usize;
 

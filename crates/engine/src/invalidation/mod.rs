@@ -11,4 +11,4 @@ mod judge;
 mod rows;
 
 pub use self::judge::{state_at, State};
-pub use self::rows::{rows, SHARD_OF_NAMESPACES};
+pub use self::rows::{rows, Watched, SHARD_OF_NAMESPACES};

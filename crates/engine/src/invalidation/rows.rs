@@ -53,6 +53,9 @@ enum Row {
     Free(u64),
 }
 
+/// A word of the file by its offset, and the value that it had.
+pub type Watched = (u64, u64);
+
 /// The hash of a tag's or a namespace's name: the same in every copy of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NameHash(u64);
@@ -164,6 +167,33 @@ impl<'a> Rows<'a> {
             Row::Free(_) => self.table_at(table::BASE_ERA),
         };
         self.arena.region().load(at, Ordering::Acquire).max(1)
+    }
+
+    /// As [`Rows::era`], and adds the words that change when another era begins.
+    pub fn watch_era(self, name: NameHash, watched: &mut Vec<Watched>) -> u64 {
+        let at = match self.find(Kind::Namespaces, name) {
+            Row::At(at) => at + namespace_row::ERA,
+            Row::Free(at) => {
+                watched.push((at, 0));
+                self.table_at(table::BASE_ERA)
+            }
+        };
+        let era = self.arena.region().load(at, Ordering::Acquire);
+        watched.push((at, era));
+        era.max(1)
+    }
+
+    /// Adds the words that change when one of these tags is evicted.
+    pub fn watch_tags<'t>(self, tags: impl Iterator<Item = &'t [u8]>, watched: &mut Vec<Watched>) {
+        for tag in tags {
+            match self.find(Kind::Tags, self.name_hash(tag)) {
+                Row::Free(at) => watched.push((at, 0)),
+                Row::At(at) => watched.extend(
+                    [at + tag_row::INVALIDATED, at + tag_row::STALED]
+                        .map(|word| (word, self.arena.region().load(word, Ordering::Acquire))),
+                ),
+            }
+        }
     }
 
     /// Gives a namespace an era that it never had. The caller holds the lock of

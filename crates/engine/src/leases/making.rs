@@ -54,7 +54,7 @@ impl Leases<'_> {
         self.arena.reader()?;
         self.check_lengths(key, None)?;
         let hash = self.hasher.key(key);
-        let is_read = reader.read(key, hash, buffer, false)?;
+        let is_read = reader.read::<false>(key, hash, buffer, false)?;
         let mut is_stale = if is_read { buffer.judge_full(&self, hash) } else { None };
         if is_stale == Some(false) && !anyway {
             return Ok((Begun::Found, is_stale));

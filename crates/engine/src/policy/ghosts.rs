@@ -9,6 +9,8 @@
 //! nearly empty: while all entries fit, there is nothing to remember. A row without a segment
 //! remembers nothing.
 
+use tuckbox_arena::region::{bytes_of, bytes_of_mut};
+
 use crate::format::GHOST_ROW_BYTES;
 
 /// Words of a row.
@@ -29,47 +31,48 @@ pub struct Ghost {
     pub age: u64,
 }
 
-/// A row of ghosts.
-pub struct Row {
-    ghosts: [u16; ROW_LEN],
-    halvings: u16,
-}
+/// A row of ghosts; the last part is the number of halvings up to which it is halved.
+pub struct Row([u16; ROW_LEN + 1]);
 
 impl Row {
     /// The row in these words, with frequencies halved up to now.
     pub fn new(words: [u64; ROW_WORDS], halvings: u64) -> Row {
-        let mut parts = [0u16; ROW_LEN + 1];
-        for (index, part) in parts.iter_mut().enumerate() {
-            *part = (words[index / 4] >> (index % 4 * 16)) as u16;
-        }
-        let mut ghosts = [0u16; ROW_LEN];
-        ghosts.copy_from_slice(&parts[..ROW_LEN]);
+        let words = words.map(u64::to_le);
+        let bytes = bytes_of(&words);
+        let mut parts: [u16; ROW_LEN + 1] =
+            std::array::from_fn(|part| u16::from_le_bytes([bytes[2 * part], bytes[2 * part + 1]]));
         let halvings = halvings as u16;
         let passed = halvings.wrapping_sub(parts[ROW_LEN]).min(7);
         if passed > 0 {
-            for ghost in &mut ghosts {
+            for ghost in &mut parts[..ROW_LEN] {
                 let frequency = (*ghost & FREQUENCY_MASK) >> passed;
                 *ghost = *ghost & !FREQUENCY_MASK | frequency;
             }
+            parts[ROW_LEN] = halvings;
         }
-        Row { ghosts, halvings }
+        Row(parts)
     }
 
     /// The words of the row.
     pub fn words(&self) -> [u64; ROW_WORDS] {
         let mut words = [0; ROW_WORDS];
-        for (index, part) in self.ghosts.iter().chain([&self.halvings]).enumerate() {
-            words[index / 4] |= u64::from(*part) << (index % 4 * 16);
+        for (bytes, part) in bytes_of_mut(&mut words).chunks_exact_mut(2).zip(self.0) {
+            bytes.copy_from_slice(&part.to_le_bytes());
         }
-        words
+        words.map(u64::from_le)
     }
 
     /// Removes and returns a ghost, if it is in this row, one of `rows`.
     pub fn take(&mut self, fingerprint: u16, rows: u64) -> Option<Ghost> {
-        let place = self.ghosts.iter().position(|ghost| ghost >> 4 == fingerprint)?;
-        let ghost = self.ghosts[place];
-        self.ghosts.copy_within(place + 1.., place);
-        self.ghosts[ROW_LEN - 1] = 0;
+        // All are compared before a branch, so that the compiler can use vector instructions.
+        let same = self.0.map(|ghost| u16::from(ghost >> 4 == fingerprint));
+        if same[..ROW_LEN].iter().fold(0, |any, same| any | same) == 0 {
+            return None;
+        }
+        let place = same.iter().position(|same| *same != 0)?;
+        let ghost = self.0[place];
+        self.0.copy_within(place + 1..ROW_LEN, place);
+        self.0[ROW_LEN - 1] = 0;
         Some(Ghost {
             frequency: u64::from(ghost & FREQUENCY_MASK),
             from_main: ghost & MAIN_MARK != 0,
@@ -79,17 +82,20 @@ impl Row {
 
     /// Adds a ghost. In a full row it replaces the oldest of those with the lowest frequency.
     pub fn put(&mut self, fingerprint: u16, frequency: u64, from_main: bool) {
-        let frequency_of = |ghost: u16| if ghost == 0 { 0 } else { 1 + (ghost & FREQUENCY_MASK) };
-        let (out, _) = self
-            .ghosts
-            .iter()
-            .enumerate()
-            .rev()
-            .min_by_key(|(_, ghost)| frequency_of(**ghost))
-            .expect("a row is not empty");
-        self.ghosts.copy_within(0..out, 1);
+        // The frequency, and the place counted from the oldest. As vectors, too.
+        let rank = |place: usize, ghost: u16| {
+            let frequency = if ghost == 0 { 0 } else { 1 + (ghost & FREQUENCY_MASK) };
+            frequency << 4 | (ROW_LEN - 1 - place) as u16
+        };
+        let mut ranks = [u16::MAX; ROW_LEN];
+        for (place, (rank_here, ghost)) in ranks.iter_mut().zip(&self.0).enumerate() {
+            *rank_here = rank(place, *ghost);
+        }
+        let least = ranks.iter().fold(u16::MAX, |least, rank| least.min(*rank));
+        let out = ROW_LEN - 1 - usize::from(least & 0xf);
+        self.0.copy_within(0..out, 1);
         let mark = if from_main { MAIN_MARK } else { 0 };
-        self.ghosts[0] = fingerprint << 4 | mark | frequency.min(7) as u16;
+        self.0[0] = fingerprint << 4 | mark | frequency.min(7) as u16;
     }
 }
 
@@ -98,7 +104,7 @@ mod tests {
     use super::*;
 
     fn row() -> Row {
-        Row { ghosts: [0; ROW_LEN], halvings: 0 }
+        Row([0; ROW_LEN + 1])
     }
 
     #[test]

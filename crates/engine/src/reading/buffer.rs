@@ -6,6 +6,7 @@ use std::fmt;
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::Waiter;
 
+use super::steps::FoundAt;
 use crate::error::{lengthen, would_block, Error, Result};
 use crate::format::{expiry, flag, KeyHash, RecordHeader, Shape};
 use crate::invalidation::{rows, State};
@@ -27,6 +28,8 @@ pub struct Buffer {
     /// The error of the last read. Stored here because errors are large, and boxing one would
     /// allocate.
     pub(crate) refusal: Option<Error>,
+    /// Where a read that proves its entry has found it.
+    pub(super) found_at: Option<FoundAt>,
     output: Option<Box<dyn OutputBuffer>>,
     is_in_output: bool,
 }
@@ -166,7 +169,20 @@ impl Buffer {
             tags: attributes.map_or(Tags::default(), |attributes| attributes.tags),
             is_stale,
             made_us: attributes.and_then(|attributes| attributes.made_us),
+            is_pinned: attributes.is_some_and(|attributes| attributes.is_pinned),
         }
+    }
+
+    /// For how many microseconds after its time to live the entry that was read is kept as a stale one.
+    pub(crate) fn stale_us(&self) -> u64 {
+        let attributes = self.header.attributes(&self.record).ok().flatten();
+        attributes.map_or(0, |attributes| attributes.stale_us)
+    }
+
+    /// The position of the entry that was read; 0 if it has none.
+    pub(super) fn inserted_at(&self) -> u64 {
+        let attributes = self.header.attributes(&self.record).ok().flatten();
+        attributes.and_then(|attributes| attributes.position).unwrap_or(0)
     }
 
     /// The bytes of a large value, and whether they are in the output buffer.

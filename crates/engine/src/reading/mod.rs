@@ -4,6 +4,7 @@
 mod buffer;
 mod locked;
 mod many;
+mod proof;
 mod read;
 mod scan;
 pub mod steps;
@@ -11,5 +12,6 @@ pub mod steps;
 pub use self::buffer::{Buffer, OutputBuffer};
 pub use self::locked::{Entries, Live};
 pub use self::many::WINDOW;
+pub use self::proof::{Proof, WatchedEras};
 pub use self::read::Reader;
-pub use self::scan::ScanState;
+pub use self::scan::{Order, ScanState};

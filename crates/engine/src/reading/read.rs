@@ -24,7 +24,7 @@ use tuckbox_arena::{Counter, OwnerId};
 
 use super::buffer::Buffer;
 use super::locked::Entries;
-use super::steps::{self, Copied, CopyError, CopyResult, Located, Seen};
+use super::steps::{self, Copied, CopyError, CopyResult, FoundAt, Located, Seen};
 use crate::error::{would_block, Error, Result};
 use crate::eviction::{sample_hit, Eviction};
 use crate::format::{flag, shard, IndexState, KeyHash, RecordPlace, Sequence};
@@ -63,19 +63,20 @@ layer! {
 
 impl<'a> Reader<'a> {
     /// Finds and copies an entry, also one that has expired; whether there is one. Adds a hit to the
-    /// slot if `notes_hit`, except under the lock.
+    /// slot if `notes_hit`, except under the lock. With `PROVES`, notes in the buffer where the entry
+    /// was found, except under the lock.
     #[inline(always)]
-    pub(crate) fn read(
+    pub(crate) fn read<const PROVES: bool>(
         self,
         key: &[u8],
         hash: KeyHash,
         buffer: &mut Buffer,
         notes_hit: bool,
     ) -> Result<bool> {
-        match self.try_read(key, hash, buffer, notes_hit) {
+        match self.try_read::<PROVES>(key, hash, buffer, notes_hit) {
             Attempt::Found => Ok(true),
             Attempt::Missing => Ok(false),
-            rare => match self.read_again(key, hash, buffer, notes_hit, rare) {
+            rare => match self.read_again::<PROVES>(key, hash, buffer, notes_hit, rare) {
                 Some(found) => Ok(found),
                 None => Err(buffer.take_refusal()),
             },
@@ -86,7 +87,7 @@ impl<'a> Reader<'a> {
     /// error is in the buffer, so that the result fits a register.
     #[cold]
     #[inline(never)]
-    fn read_again(
+    fn read_again<const PROVES: bool>(
         self,
         key: &[u8],
         hash: KeyHash,
@@ -97,7 +98,7 @@ impl<'a> Reader<'a> {
         for _ in 1..ATTEMPTS {
             let Attempt::Changed = attempt else { break };
             std::hint::spin_loop();
-            attempt = self.try_read(key, hash, buffer, notes_hit);
+            attempt = self.try_read::<PROVES>(key, hash, buffer, notes_hit);
         }
         let result = match attempt {
             Attempt::Found => Ok(true),
@@ -112,6 +113,7 @@ impl<'a> Reader<'a> {
 
     #[cold]
     fn read_under_lock(self, key: &[u8], hash: KeyHash, buffer: &mut Buffer) -> Result<bool> {
+        buffer.found_at = None;
         // Not to wait for whoever resizes, who holds all locks until the new name is on the disk.
         lock::check_successor(&self)?;
         if self.arena.is_read_only() {
@@ -135,7 +137,13 @@ impl<'a> Reader<'a> {
     }
 
     #[inline(always)]
-    fn try_read(self, key: &[u8], hash: KeyHash, buffer: &mut Buffer, notes_hit: bool) -> Attempt {
+    fn try_read<const PROVES: bool>(
+        self,
+        key: &[u8],
+        hash: KeyHash,
+        buffer: &mut Buffer,
+        notes_hit: bool,
+    ) -> Attempt {
         let shard_at = self.shard_at(hash);
         let (shard, state, epoch) = steps::load_state(*self, shard_at);
         let tagged = self.tagged(shard_at, hash, IndexState(state), epoch);
@@ -144,10 +152,10 @@ impl<'a> Reader<'a> {
             // Returned here: merging it with the result of the others would push it out of its
             // registers.
             let seen = Seen::new(first, shard, epoch);
-            if let Some(attempt) = self.try_slot(key, hash, notes_hit, seen, buffer) {
+            if let Some(attempt) = self.try_slot::<PROVES>(key, hash, notes_hit, seen, buffer) {
                 return attempt;
             }
-            if let Some(attempt) = self.try_others(key, hash, notes_hit, word, buffer) {
+            if let Some(attempt) = self.try_others::<PROVES>(key, hash, notes_hit, word, buffer) {
                 return attempt;
             }
         }
@@ -167,7 +175,7 @@ impl<'a> Reader<'a> {
     /// record is checked against this epoch; a miss is checked against the caller's.
     #[cold]
     #[inline(never)]
-    fn try_others(
+    fn try_others<const PROVES: bool>(
         self,
         key: &[u8],
         hash: KeyHash,
@@ -180,7 +188,13 @@ impl<'a> Reader<'a> {
         self.tagged(shard_at, hash, IndexState(state), epoch)?
             .filter(|other| !other.word.is_at(first))
             .find_map(|other| {
-                self.try_slot(key, hash, notes_hit, Seen::new(other, shard, epoch), buffer)
+                self.try_slot::<PROVES>(
+                    key,
+                    hash,
+                    notes_hit,
+                    Seen::new(other, shard, epoch),
+                    buffer,
+                )
             })
     }
 
@@ -190,7 +204,7 @@ impl<'a> Reader<'a> {
     /// The rare functions below get their arguments one by one: a struct would be written to memory
     /// in all reads, because calls of these are not inlined.
     #[inline(always)]
-    fn try_slot(
+    fn try_slot<const PROVES: bool>(
         self,
         key: &[u8],
         hash: KeyHash,
@@ -204,12 +218,16 @@ impl<'a> Reader<'a> {
         };
         // Each of these two kinds has its own copy of the code, specialised for the flags.
         match Sequence(located.first).flags() {
-            0 => self.try_record(key, hash, notes_hit, seen, located.with_flags(0), buffer),
+            0 => {
+                self.try_record::<PROVES>(key, hash, notes_hit, seen, located.with_flags(0), buffer)
+            }
             flag::EXPIRY => {
                 let located = located.with_flags(flag::EXPIRY);
-                self.try_record(key, hash, notes_hit, seen, located, buffer)
+                self.try_record::<PROVES>(key, hash, notes_hit, seen, located, buffer)
             }
-            _ => self.try_rare_record(key, hash, notes_hit, seen.word, seen.epoch, buffer),
+            _ => {
+                self.try_rare_record::<PROVES>(key, hash, notes_hit, seen.word, seen.epoch, buffer)
+            }
         }
     }
 
@@ -217,7 +235,7 @@ impl<'a> Reader<'a> {
     /// values would leave their registers in all reads. A slot that is empty by now or has another
     /// tag is a change. `epoch` was loaded before the slot was found.
     #[inline(never)]
-    fn try_rare_record(
+    fn try_rare_record<const PROVES: bool>(
         self,
         key: &[u8],
         hash: KeyHash,
@@ -230,7 +248,7 @@ impl<'a> Reader<'a> {
             return Some(Attempt::Changed);
         };
         match self.follow(seen) {
-            Ok(located) => self.try_record(key, hash, notes_hit, seen, located, buffer),
+            Ok(located) => self.try_record::<PROVES>(key, hash, notes_hit, seen, located, buffer),
             Err(error) => self.attempt_of(error),
         }
     }
@@ -238,7 +256,7 @@ impl<'a> Reader<'a> {
     /// Reads the record that a slot led to. The result of the attempt; none if the record is
     /// another key's.
     #[inline(always)]
-    fn try_record(
+    fn try_record<const PROVES: bool>(
         self,
         key: &[u8],
         hash: KeyHash,
@@ -265,6 +283,14 @@ impl<'a> Reader<'a> {
             if let Some(attempt) = self.collect_bodies(seen, buffer) {
                 return Some(attempt);
             }
+        }
+        if PROVES {
+            buffer.found_at = Some(FoundAt {
+                slot_at: self.arena.region().offset_of(seen.word),
+                slot: seen.slot,
+                epoch: seen.epoch,
+                first: copied.header.sequence.0,
+            });
         }
         if notes_hit {
             if let Some(hit) = seen.slot.with_hit() {
@@ -412,7 +438,7 @@ impl<'a> Reader<'a> {
         accepts_stale: bool,
         buffer: &mut Buffer,
     ) -> Result<Option<bool>> {
-        let found = self.read(key, hash, buffer, owner.is_some())?;
+        let found = self.read::<false>(key, hash, buffer, owner.is_some())?;
         let is_stale = if found { buffer.judge_full(&self, hash) } else { None };
         let accepted = is_stale.filter(|is_stale| accepts_stale || !is_stale);
         match (accepted, owner) {
@@ -426,14 +452,14 @@ impl<'a> Reader<'a> {
     /// Reads an entry into the buffer, for callers that have the hash and the owner for this handle's
     /// counters; none if it is read-only. Whether there is one.
     #[inline(always)]
-    pub(crate) fn find_hashed(
+    pub(crate) fn find_hashed<const PROVES: bool>(
         self,
         owner: Option<OwnerId>,
         key: &[u8],
         hash: KeyHash,
         buffer: &mut Buffer,
     ) -> Result<bool> {
-        let found = self.read(key, hash, buffer, owner.is_some())?;
+        let found = self.read::<PROVES>(key, hash, buffer, owner.is_some())?;
         if found && !self.is_expired(buffer.expiry_us) {
             if let Some(owner) = owner {
                 self.arena.count_read(owner, Counter::Hits);

@@ -1,6 +1,8 @@
 //! Lock-free iteration over all entries. Must not know how buckets are split, only that splits move
 //! entries forward.
 //!
+//! In an ordered cache, the keys are listed and sorted by position first, and then read one by one.
+//!
 //! Buckets are visited in order. The race: a split during the walk moves entries, but only to a
 //! later bucket, so an entry that exists throughout is met at least once; a second meeting is
 //! recognised by its hash and skipped. A move between an entry's two choices can go either way. If
@@ -8,10 +10,11 @@
 //! keys are listed under the shard's lock and read one by one. A read-only handle walks again
 //! instead, so often that it may miss only entries that move during every walk.
 
-use std::collections::HashSet;
+use std::collections::{BinaryHeap, HashSet};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use std::vec;
 
 use tuckbox_arena::region::WORD;
 
@@ -36,6 +39,53 @@ type Hashes = HashSet<u64, BuildHasherDefault<DefaultHasher>>;
 /// The position of an iteration.
 #[derive(Debug, Default)]
 pub struct ScanState {
+    walk: Walk,
+    order: Order,
+    /// The listed keys that are left, in order.
+    keys: Option<vec::IntoIter<Ordered>>,
+    /// Whether there may be more than the listed ones.
+    has_more: bool,
+    /// The rank of the last key that was read.
+    reached: Option<u64>,
+    /// The cache's last position when they were listed.
+    last_position: u64,
+}
+
+/// In which order an ordered cache is iterated over.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Order {
+    /// Whether the newest entry comes first.
+    pub newest_first: bool,
+    /// How many keys are listed at a time, 0 for all: fewer take less memory, and each list a walk
+    /// through the whole cache.
+    pub window: usize,
+}
+
+impl Order {
+    /// What sorts the entry in the buffer: the first one has the lowest rank.
+    fn rank(self, buffer: &Buffer) -> u64 {
+        let position = buffer.inserted_at();
+        if self.newest_first {
+            u64::MAX - position
+        } else {
+            position
+        }
+    }
+}
+
+/// A rank and a key.
+type Ordered = (u64, Vec<u8>);
+
+impl ScanState {
+    /// Begins an iteration in an order.
+    pub fn new(order: Order) -> ScanState {
+        ScanState { order, ..ScanState::default() }
+    }
+}
+
+/// The place of a walk through all buckets.
+#[derive(Debug, Default)]
+struct Walk {
     shard: u64,
     /// The next slot, counted over all buckets.
     slot: u64,
@@ -50,15 +100,76 @@ pub struct ScanState {
 
 impl Reader<'_> {
     /// Copies the next entry into the buffer; false at the end.
-    pub fn walk_on(self, walk: &mut ScanState, buffer: &mut Buffer) -> Result<bool> {
+    pub fn scan_on(self, state: &mut ScanState, buffer: &mut Buffer) -> Result<bool> {
+        if !self.shape.is_ordered {
+            return self.walk_on(&mut state.walk, buffer, true);
+        }
+        self.arena.reader()?;
+        loop {
+            for (rank, key) in state.keys.iter_mut().flatten() {
+                state.reached = Some(rank);
+                let found = self.read::<false>(&key, self.hasher.key(&key), buffer, false)?;
+                // Inserted again meanwhile, it has another place.
+                if found && !self.is_expired(buffer.expiry_us) && rank == state.order.rank(buffer) {
+                    return Ok(true);
+                }
+            }
+            if state.keys.is_some() && !state.has_more {
+                return Ok(false);
+            }
+            if state.keys.is_none() {
+                state.last_position = self.last_position();
+            }
+            let listed = self.list_in_order(state.order, state.reached, buffer)?;
+            state.has_more = state.order.window > 0 && listed.len() == state.order.window;
+            state.keys = Some(listed.into_iter());
+        }
+    }
+
+    /// Whether nothing was inserted since the keys of an iteration were listed.
+    pub fn has_newest(self, state: &ScanState) -> bool {
+        state.keys.is_none() || state.last_position == self.last_position()
+    }
+
+    /// The first keys in this order after the ones that were reached, sorted.
+    fn list_in_order(
+        self,
+        order: Order,
+        reached: Option<u64>,
+        buffer: &mut Buffer,
+    ) -> Result<Vec<Ordered>> {
+        let (mut walk, mut keys) = (Walk::default(), BinaryHeap::new());
+        while self.walk_on(&mut walk, buffer, false)? {
+            let rank = order.rank(buffer);
+            if reached.is_some_and(|reached| rank <= reached) {
+                continue;
+            }
+            let is_full = order.window > 0 && keys.len() == order.window;
+            if is_full && keys.peek().is_some_and(|(last, _): &Ordered| rank >= *last) {
+                continue;
+            }
+            let key = buffer.header.key(&buffer.record);
+            let wanted_bytes = key.len() + size_of::<Ordered>();
+            keys.try_reserve(1).map_err(|_| Error::OutOfMemory { wanted_bytes })?;
+            keys.push((rank, key.to_vec()));
+            if is_full {
+                keys.pop();
+            }
+        }
+        Ok(keys.into_sorted_vec())
+    }
+
+    /// Copies the next entry into the buffer, without a large value if that is not wanted; false at
+    /// the end.
+    fn walk_on(self, walk: &mut Walk, buffer: &mut Buffer, with_values: bool) -> Result<bool> {
         self.arena.reader()?;
         while walk.shard < self.shape.shard_count {
             if let Some(listed) = &mut walk.listed {
                 let Some(key) = listed.pop() else {
-                    *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
+                    *walk = Walk { shard: walk.shard + 1, ..Walk::default() };
                     continue;
                 };
-                let found = self.read(&key, self.hasher.key(&key), buffer, false)?;
+                let found = self.read::<false>(&key, self.hasher.key(&key), buffer, false)?;
                 if found && !self.is_expired(buffer.expiry_us) {
                     return Ok(true);
                 }
@@ -76,7 +187,7 @@ impl Reader<'_> {
             if walk.slot >= u64::from(buckets) * SLOTS_PER_BUCKET {
                 walk.walks += 1;
                 if state >> 32 == began || walk.walks == READ_ONLY_WALKS_MAX {
-                    *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
+                    *walk = Walk { shard: walk.shard + 1, ..Walk::default() };
                 } else if walk.walks < WALKS_MAX || self.arena.is_read_only() {
                     (walk.slot, walk.moves) = (0, None);
                 } else {
@@ -86,9 +197,8 @@ impl Reader<'_> {
             }
             let (bucket, place) = (walk.slot / SLOTS_PER_BUCKET, walk.slot % SLOTS_PER_BUCKET);
             walk.slot += 1;
-            let Some(hash) = self.scan_slot(shard_at, bucket as u32, place, buffer)? else {
-                continue;
-            };
+            let scanned = self.scan_slot(shard_at, bucket as u32, place, buffer, with_values)?;
+            let Some(hash) = scanned else { continue };
             if !self.is_expired(buffer.expiry_us) && walk.seen.insert(hash) {
                 return Ok(true);
             }
@@ -99,11 +209,11 @@ impl Reader<'_> {
     /// Waits until it is decided whether the file has a successor, and begins the shard again. Gives the
     /// shard up after a while: it may be damaged, or this handle read-only.
     #[cold]
-    fn wait_for_successor(self, walk: &mut ScanState) -> Result<()> {
+    fn wait_for_successor(self, walk: &mut Walk) -> Result<()> {
         lock::check_successor(&self)?;
         (walk.slot, walk.moves, walk.walks) = (0, None, walk.walks + 1);
         if walk.walks >= READ_ONLY_WALKS_MAX {
-            *walk = ScanState { shard: walk.shard + 1, ..ScanState::default() };
+            *walk = Walk { shard: walk.shard + 1, ..Walk::default() };
             return Ok(());
         }
         match self.arena.is_read_only() {
@@ -120,6 +230,7 @@ impl Reader<'_> {
         bucket: u32,
         place: u64,
         buffer: &mut Buffer,
+        with_values: bool,
     ) -> Result<Option<u64>> {
         let region = self.arena.region();
         let shard = region.view(shard_at + shard::STATE);
@@ -145,7 +256,7 @@ impl Reader<'_> {
                     if !self.verify_copy(&copied, buffer, hash) {
                         return Ok(None);
                     }
-                    if buffer.load_large_value(&self)? {
+                    if !with_values || buffer.load_large_value(&self)? {
                         return Ok(Some(hash.0));
                     }
                 }

@@ -42,6 +42,19 @@ impl<'a> Seen<'a> {
     }
 }
 
+/// The words by which a read has found a record.
+#[derive(Clone, Copy)]
+pub struct FoundAt {
+    /// Where its slot is.
+    pub slot_at: u64,
+    /// The value of that word.
+    pub slot: Slot,
+    /// The shard's epoch.
+    pub epoch: u64,
+    /// Word 0 of the record; not busy.
+    pub first: u64,
+}
+
 /// A record that a slot led to at one moment, and what was loaded of it then.
 #[derive(Clone, Copy)]
 pub struct Located<'a> {

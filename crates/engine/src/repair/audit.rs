@@ -1,7 +1,7 @@
 //! Verifying a shard and repairing it: after a death, and for `check`. Must not know how entries
 //! are stored or evicted.
 //!
-//! Everything that a shard counts or lists follows from three things: the two logs (from tail to
+//! Everything that a shard counts or lists follows from three things: the logs (from tail to
 //! head), the index directory, and the slots. An audit walks these, clears slots that do not lead
 //! to an entry of theirs, frees segments that the shard owns but nothing reaches, and corrects the
 //! counts. It may itself be killed: the next audit starts from the beginning and comes to the same
@@ -246,7 +246,7 @@ impl Audit<'_> {
 
     fn walk_logs(&self, report: &mut CheckReport) -> Reach {
         let mut reach = Reach::default();
-        for kind in LogKind::BOTH {
+        for kind in LogKind::ALL {
             if self.walk_log(kind, &mut reach).is_none() {
                 self.list(report, format_args!("the {kind:?} log was damaged; it was emptied"));
                 reach.segments.retain(|_, (other, _, _)| *other != kind);
@@ -333,7 +333,7 @@ impl Audit<'_> {
     /// Empties the shard and gives it a new index, if the damage cannot be repaired.
     fn reset(&self, report: &mut CheckReport) {
         self.advance_epoch();
-        LogKind::BOTH.iter().for_each(|kind| self.forget_log(*kind));
+        LogKind::ALL.iter().for_each(|kind| self.forget_log(*kind));
         for index in 0..self.cx.shape.directory_len {
             self.set_word(shard::DIRECTORY + index * 8, 0);
         }
@@ -346,8 +346,13 @@ impl Audit<'_> {
         report.wrong_counts += 1;
     }
 
-    fn walk_index(&self, cause: Cause, reach: &mut Reach, report: &mut CheckReport) -> [Count; 2] {
-        let mut counts = [Count::default(); 2];
+    fn walk_index(
+        &self,
+        cause: Cause,
+        reach: &mut Reach,
+        report: &mut CheckReport,
+    ) -> [Count; LogKind::COUNT] {
+        let mut counts = [Count::default(); LogKind::COUNT];
         let mut version = self.word(shard::SEQUENCE);
         let (mut record, mut value) = (Vec::new(), Vec::new());
         for bucket in 0..self.bucket_count() {
@@ -628,9 +633,9 @@ impl Audit<'_> {
         )
     }
 
-    fn correct_counts(&self, counts: [Count; 2], report: &mut CheckReport) {
+    fn correct_counts(&self, counts: [Count; LogKind::COUNT], report: &mut CheckReport) {
         let mut bodies = 0;
-        for kind in LogKind::BOTH {
+        for kind in LogKind::ALL {
             let count = counts[kind as usize];
             bodies += count.body_bytes / self.cx.shape.segment_bytes;
             for (word, value) in [

@@ -107,10 +107,21 @@ impl Context {
         self.sum_over_logs(log::ENTRIES)
     }
 
+    /// Entries that may be evicted. Read without locks.
+    pub fn evictable_count(&self) -> u64 {
+        let of = |kind: LogKind| self.sum_over_shards(kind.at() + log::ENTRIES);
+        LogKind::BOTH.into_iter().map(of).fold(0, u64::wrapping_add)
+    }
+
+    /// Whether there are entries, and none of them may be evicted. Read without locks.
+    pub fn has_only_pinned(&self) -> bool {
+        self.evictable_count() == 0 && self.entry_count() > 0
+    }
+
     /// The sum of a word of all logs. Read without locks.
     pub fn sum_over_logs(&self, word: u64) -> u64 {
-        let [small, main] = LogKind::BOTH.map(|kind| self.sum_over_shards(kind.at() + word));
-        small.wrapping_add(main)
+        let sums = LogKind::ALL.map(|kind| self.sum_over_shards(kind.at() + word));
+        sums.into_iter().fold(0, u64::wrapping_add)
     }
 
     /// The sum of a word of all shards. Read without locks.

@@ -73,6 +73,9 @@ impl Shard<'_> {
 
     /// As [`Shard::open_ghosts`], for all buckets.
     pub fn open_all_ghosts(&self) {
+        if !self.cx.shape.evicts {
+            return;
+        }
         let per_group = self.cx.shape.buckets_per_group() as usize;
         (0..self.bucket_count()).step_by(per_group).for_each(|bucket| self.open_ghosts(bucket));
     }

@@ -1,4 +1,4 @@
-//! The two logs of a shard: records in segments, appended at the log head and examined again,
+//! The logs of a shard: records in segments, appended at the log head and examined again,
 //! oldest first, at the log tail. Must not know which entries to evict.
 //!
 //! A record that is short compared with a segment never crosses its end. A longer one may; then the
@@ -88,7 +88,7 @@ impl Shard<'_> {
             ends.iter().all(|end| end.is_some_and(|end| self.owns(end.segment)))
                 && (is_empty || self.tail(kind).is_some())
         };
-        !LogKind::BOTH.into_iter().all(is_sound)
+        !LogKind::ALL.into_iter().all(is_sound)
     }
 
     /// Where a log begins; none if it is empty or the word is damaged.
@@ -104,19 +104,29 @@ impl Shard<'_> {
     pub fn count_in(&self, kind: LogKind, header: &RecordHeader) {
         self.add_word(kind.at() + log::ENTRIES, 1);
         self.add_word(kind.at() + log::BYTES, header.log_bytes);
-        self.add_word(kind.at() + log::BODY_BYTES, header.body_count * self.cx.shape.segment_bytes);
+        if header.body_count > 0 {
+            let body_bytes = header.body_count * self.cx.shape.segment_bytes;
+            self.add_word(kind.at() + log::BODY_BYTES, body_bytes);
+        }
     }
 
     /// Counts a record as no longer being in a log.
     pub fn count_out(&self, kind: LogKind, header: &RecordHeader) {
-        let body_bytes = header.body_count * self.cx.shape.segment_bytes;
         self.subtract_word(kind.at() + log::ENTRIES, 1);
         self.subtract_word(kind.at() + log::BYTES, header.log_bytes);
-        self.subtract_word(kind.at() + log::BODY_BYTES, body_bytes);
+        if header.body_count > 0 {
+            let body_bytes = header.body_count * self.cx.shape.segment_bytes;
+            self.subtract_word(kind.at() + log::BODY_BYTES, body_bytes);
+        }
     }
 
     /// Entries of this shard.
     pub fn entries(&self) -> u64 {
+        LogKind::ALL.iter().map(|kind| self.log_count(*kind, log::ENTRIES)).sum()
+    }
+
+    /// Entries of this shard that may be evicted.
+    pub fn evictable_entries(&self) -> u64 {
         LogKind::BOTH.iter().map(|kind| self.log_count(*kind, log::ENTRIES)).sum()
     }
 
@@ -142,7 +152,7 @@ impl Shard<'_> {
             return false;
         }
         let spares = self.spare_words().filter(|at| self.word(*at) != 0).count() as u64;
-        if spares >= self.spares_kept() || self.keep_spares().is_some() {
+        if spares >= self.cx.shape.spares_kept || self.keep_spares().is_some() {
             return false;
         }
         let (Some(tail), Some(head)) = (self.tail(kind), self.head_cursor(kind)) else {
@@ -150,8 +160,8 @@ impl Shard<'_> {
         };
         let segment_bytes = self.cx.shape.log_bytes;
         // The last record of the segment may cross its end.
-        let most =
-            segment_bytes.saturating_sub(tail.byte) + (self.spares_kept() - 1) * segment_bytes;
+        let most = segment_bytes.saturating_sub(tail.byte)
+            + (self.cx.shape.spares_kept - 1) * segment_bytes;
         let left = free_bytes.saturating_sub(log_bytes) + spares * segment_bytes;
         tail.segment != head.segment && left < most
     }
@@ -201,7 +211,11 @@ impl Shard<'_> {
         // Often enough that a reboot cannot set the file's clock back by much.
         arena.record_time();
         arena.set_note(segment, note::NEXT, 0);
-        let mark = if kind == LogKind::Main { note::EXTENT_MAIN } else { 0 };
+        let mark = match kind {
+            LogKind::Small => 0,
+            LogKind::Main => note::EXTENT_MAIN,
+            LogKind::Pinned => note::EXTENT_PINNED,
+        };
         arena.set_note(segment, note::EXTENT, first_byte << 32 | mark);
         arena.set_note(segment, note::OPENED, opened);
     }
@@ -214,7 +228,7 @@ impl Shard<'_> {
 
     /// Writes a record into its reserved space, then moves the log head behind it. No slot leads to
     /// the record yet.
-    pub fn append(&self, reservation: Reservation, words: &[u64]) {
+    pub fn append(&self, reservation: &Reservation, words: &[u64]) {
         let log_bytes = self.cx.shape.log_bytes;
         debug_assert_eq!(reservation.log_bytes, words.len() as u64 * 8);
         let mut segments = reservation.segments.iter().copied();
@@ -298,6 +312,23 @@ impl Shard<'_> {
         Some(count)
     }
 
+    /// Bytes of a log's records that no slot leads to, those before its tail included.
+    pub fn dead_bytes(&self, kind: LogKind) -> u64 {
+        let ends = self.tail_cursor(kind).zip(self.head_cursor(kind));
+        let Some((tail, head)) = ends else { return 0 };
+        let (mut written, mut segment) = (0u64, tail.segment);
+        for _ in 0..=self.arena().geometry().segment_count {
+            if segment == head.segment {
+                written += head.byte;
+                break;
+            }
+            written += self.arena().note(segment, note::EXTENT) & note::EXTENT_END;
+            let Some(next) = self.next_in_log(segment) else { break };
+            segment = next;
+        }
+        written.saturating_sub(self.log_count(kind, log::BYTES))
+    }
+
     /// Frees this many segments of a log, from one on. The caller has found that the log has them.
     fn put_back_from(&self, first: u32, count: u64) {
         let mut segment = Some(first);
@@ -331,7 +362,7 @@ impl Shard<'_> {
     /// has nothing else to give while another has no segment at all. Whether there were any.
     pub fn free_empty_logs(&self) -> bool {
         let mut freed = self.free_spares();
-        for kind in LogKind::BOTH {
+        for kind in LogKind::ALL {
             let head = self.log_word(kind, log::HEAD);
             let Some(position) = Position::from_word(head) else { continue };
             if head != self.log_word(kind, log::TAIL) {
@@ -356,9 +387,9 @@ impl Shard<'_> {
         }
     }
 
-    /// Empties both logs. No slot may refer to them.
+    /// Empties all logs. No slot may refer to them.
     pub fn reset_logs(&self) {
-        for kind in LogKind::BOTH {
+        for kind in LogKind::ALL {
             // Segments that a damaged log does not reach stay the shard's; `check` finds them.
             let ends = self.tail_cursor(kind).zip(self.head_cursor(kind));
             let count =
@@ -372,6 +403,10 @@ impl Shard<'_> {
 
     /// The log of a record, by its segment.
     pub fn log_of(&self, segment: u32) -> LogKind {
-        LogKind::of(self.arena().note(segment, note::EXTENT) & note::EXTENT_MAIN != 0)
+        let extent = self.arena().note(segment, note::EXTENT);
+        match extent & note::EXTENT_PINNED {
+            0 => LogKind::of(extent & note::EXTENT_MAIN != 0),
+            _ => LogKind::Pinned,
+        }
     }
 }

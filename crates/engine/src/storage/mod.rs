@@ -6,8 +6,11 @@ mod context;
 mod directory;
 mod invalidations;
 mod logs;
+mod pinned;
+mod positions;
 mod records;
 mod scratch;
+mod searches;
 mod segments;
 mod shard;
 

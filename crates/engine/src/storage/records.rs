@@ -161,10 +161,24 @@ impl Shard<'_> {
         })
     }
 
+    /// Reads a record header and hashes the record's key.
+    #[inline(always)]
+    pub fn load_keyed(&self, offset: u64) -> Option<(RecordHeader, KeyHash)> {
+        let (_, header) = self.locate_header(offset)?;
+        let hash = if header.key_at + header.key_bytes <= RECORD_SPACE_MIN {
+            let mut words = [0; RECORD_START_WORDS];
+            self.region().copy_out(offset, &mut words);
+            self.cx.hasher.key(header.key(&words))
+        } else {
+            self.key_hash_at(offset, &header)?
+        };
+        Some((header, hash))
+    }
+
     /// Hashes the key of the record that a slot leads to.
+    #[inline(never)]
     pub fn hash_of(&self, slot: Slot) -> Option<KeyHash> {
-        let header = self.load_header(slot.offset())?;
-        self.key_hash_at(slot.offset(), &header)
+        self.load_keyed(slot.offset()).map(|(_, hash)| hash)
     }
 
     /// Whether the record at a place has this key.

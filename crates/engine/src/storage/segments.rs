@@ -9,7 +9,6 @@
 //! Otherwise shard sizes would drift: evicting an entry of many segments frees more than was asked
 //! for, and the rest goes to whichever shard comes next.
 
-use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::segments::Owner;
 
@@ -32,16 +31,16 @@ impl Shard<'_> {
         (0..shard::SPARE_COUNT).map(|index| shard::SPARES + index * 8)
     }
 
-    /// Number of spare segments to keep: two, because a record of nearly a segment may follow
-    /// another before the first one's old segment is free. A cache of few segments cannot afford
-    /// two.
-    pub fn spares_kept(&self) -> u64 {
-        let segments_each = self.arena().geometry().segment_count / self.cx.shape.shard_count;
-        1 + u64::from(segments_each >= 32)
+    /// Number of spare segments.
+    #[inline(always)]
+    pub fn spare_count(&self) -> u64 {
+        let is_spare = |at: u64| segment_of(self.word(at)).is_some();
+        self.spare_words().map(|at| u64::from(is_spare(at))).sum()
     }
 
     /// The spare segments.
-    pub fn spares(&self) -> SmallVec<[u32; shard::SPARE_COUNT as usize]> {
+    #[cfg(all(test, loom))]
+    pub fn spares(&self) -> Vec<u32> {
         self.spare_words().filter_map(|at| segment_of(self.word(at))).collect()
     }
 
@@ -84,12 +83,12 @@ impl Shard<'_> {
 
     /// Takes the spare segments from the pool. None if it does not have them all.
     pub fn keep_spares(&self) -> Option<()> {
-        self.keep_at_least(self.spares_kept())
+        self.keep_at_least(self.cx.shape.spares_kept)
     }
 
     #[inline(always)]
-    fn keep_at_least(&self, count: u64) -> Option<()> {
-        while (self.spares().len() as u64) < count {
+    pub(super) fn keep_at_least(&self, count: u64) -> Option<()> {
+        while self.spare_count() < count {
             self.keep_spare(self.take_from_pool()?)?;
         }
         Some(())
@@ -97,19 +96,8 @@ impl Shard<'_> {
 
     /// A spare segment, if there are more than are kept.
     pub fn pop_surplus_spare(&self) -> Option<u32> {
-        let has_surplus = self.spares().len() as u64 > self.spares_kept();
+        let has_surplus = self.spare_count() > self.cx.shape.spares_kept;
         has_surplus.then(|| self.pop_spare())?
-    }
-
-    /// A segment for the index, which gives it back only when it is empty.
-    pub fn take_for_index(&self) -> Option<u32> {
-        self.take_from_pool().or_else(|| self.pop_spare())
-    }
-
-    /// Frees the spare segment beyond those that are kept. Whether there was one.
-    pub fn free_surplus_spare(&self) -> bool {
-        let surplus = self.pop_surplus_spare();
-        surplus.inspect(|segment| self.arena().release_segment(*segment)).is_some()
     }
 
     /// Frees all spare segments. Whether there were any.
@@ -122,15 +110,22 @@ impl Shard<'_> {
         freed
     }
 
-    /// Whether the segment for the next new record is available, or can be taken now.
+    /// Whether the segment for the next new record is available.
+    #[inline(always)]
     pub fn has_segment_ready(&self) -> bool {
-        !self.pool_is_scarce() || self.keep_at_least(self.spares_kept() + 1).is_some()
+        !self.pool_is_scarce() || self.spare_count() > self.cx.shape.spares_kept
+    }
+
+    /// Takes the segment for the next new record from the pool, if it has one. Whether it is
+    /// available.
+    pub fn make_segment_ready(&self) -> bool {
+        self.keep_at_least(self.cx.shape.spares_kept + 1).is_some()
     }
 
     /// Frees a segment that was taken and not used.
     pub fn put_back(&self, segment: u32) {
         // One more than are kept, for the next segment of a log.
-        let wanted = self.pool_is_scarce() && self.spares().len() as u64 <= self.spares_kept();
+        let wanted = self.pool_is_scarce() && self.spare_count() <= self.cx.shape.spares_kept;
         if wanted {
             self.keep_spare(segment);
         } else {
@@ -165,8 +160,8 @@ impl Context {
     /// Number of segments of a shard's index and entries. Read without its lock.
     pub(super) fn segments_of(&self, shard: u64) -> u64 {
         let at = self.arena.geometry().shard_at(shard);
-        let [small, main] = LogKind::BOTH.map(|kind| kind.at() + log::SEGMENTS);
-        let words = [shard::INDEX_SEGMENTS, shard::BODY_SEGMENTS, small, main];
+        let [small, main, pinned] = LogKind::ALL.map(|kind| kind.at() + log::SEGMENTS);
+        let words = [shard::INDEX_SEGMENTS, shard::BODY_SEGMENTS, small, main, pinned];
         let counts = words.iter().map(|word| self.arena.region().get(at + word));
         counts.fold(0, u64::saturating_add)
     }

@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tuckbox_arena::region::View;
 use tuckbox_arena::{Acquired, Arena, Region};
 
 use super::context::Context;
@@ -19,7 +20,11 @@ pub struct Shard<'a> {
     pub index: u64,
     /// Where it begins in the file.
     pub at: u64,
+    /// Its words up to the index directory, checked once.
+    words: Words<'a>,
 }
+
+type Words<'a> = View<'a, { shard::DIRECTORY as usize / 8 }>;
 
 impl Drop for Shard<'_> {
     #[inline(always)]
@@ -42,20 +47,21 @@ impl<'a> Shard<'a> {
         reserve_scratch(&cx.shape)?;
         let at = cx.arena.geometry().shard_at(index);
         let acquired = cx.arena.lock(at + shard::LOCK, limit)?;
-        Ok((Shard { cx, index, at }, acquired))
+        Ok((Shard { cx, index, at, words: cx.arena.region().view(at) }, acquired))
     }
 
     /// Locks a shard if its lock is free. For a second shard, which must not be waited for.
     pub fn try_lock(cx: &'a Context, index: u64) -> Result<Option<Shard<'a>>> {
         reserve_scratch(&cx.shape)?;
         let at = cx.arena.geometry().shard_at(index);
+        let words = cx.arena.region().view(at);
         let taken = cx.arena.try_lock(at + shard::LOCK)?;
         if tuckbox_arena::mutants::is_on("eager-unlock") {
-            return Ok(Some(Shard { cx, index, at }).filter(|_| taken));
+            return Ok(Some(Shard { cx, index, at, words }).filter(|_| taken));
         }
         // Created only if the lock was taken: dropping a `Shard` releases the lock, whoever holds
         // it.
-        Ok(taken.then(|| Shard { cx, index, at }))
+        Ok(taken.then(|| Shard { cx, index, at, words }))
     }
 
     pub(crate) fn arena(&self) -> &'a Arena {
@@ -67,15 +73,21 @@ impl<'a> Shard<'a> {
     }
 
     /// A word of the shard.
-    #[inline]
+    #[inline(always)]
     pub fn word(&self, offset: u64) -> u64 {
-        self.region().get(self.at + offset)
+        match offset < shard::DIRECTORY {
+            true => self.words.get((offset / 8) as usize),
+            false => self.region().get(self.at + offset),
+        }
     }
 
     /// Sets a word of the shard. A thread that sees it also sees what was written before.
-    #[inline]
+    #[inline(always)]
     pub fn set_word(&self, offset: u64, value: u64) {
-        self.region().store(self.at + offset, value, Ordering::Release);
+        match offset < shard::DIRECTORY {
+            true => self.words.store((offset / 8) as usize, value, Ordering::Release),
+            false => self.region().store(self.at + offset, value, Ordering::Release),
+        }
     }
 
     /// Adds to a word of the shard.

@@ -177,7 +177,8 @@ fn take(cx: &Context, home: u64, count: u64) -> Result<Option<u32>> {
         }
         without_gain = if has_gained { 0 } else { without_gain + 1 };
         let is_over = !is_busy || began.elapsed() >= cx.lock_limit;
-        if without_gain > ROUNDS_WITHOUT_GAIN && is_over {
+        let most = if cx.has_only_pinned() { 0 } else { ROUNDS_WITHOUT_GAIN };
+        if without_gain > most && is_over {
             break;
         }
         if round > 100 {

@@ -2,15 +2,24 @@
 //! their space now. Must not know eviction.
 
 use super::write::Writer;
-use crate::format::{flag, shard};
+use crate::format::{expiry, flag, shard};
 use crate::index::Found;
 use crate::invalidation::{state_at, State};
 
+/// What became of the entries of some buckets.
+pub struct Expired {
+    /// How many were removed.
+    pub count: u64,
+    /// When the first of the others expires, [`expiry::NEVER_US`] if none does.
+    pub soonest_us: u64,
+    /// Whether there are more buckets.
+    pub has_more: bool,
+}
+
 impl Writer<'_> {
-    /// Removes expired and invalid entries of some buckets; how many, and whether there are more
-    /// buckets.
-    pub fn expire_buckets(&self, from: u32, count: u32) -> (u64, bool) {
-        let mut expired = 0;
+    /// Removes expired and invalid entries of some buckets.
+    pub fn expire_buckets(&self, from: u32, count: u32) -> Expired {
+        let (mut expired, mut soonest_us) = (0, expiry::NEVER_US);
         let end = from.saturating_add(count).min(self.bucket_count());
         for bucket in from..end {
             for (at, slot) in self.taken_slots(bucket) {
@@ -28,10 +37,13 @@ impl Writer<'_> {
                         self.add_word(shard::EXPIRATIONS, 1);
                         expired += 1;
                     }
-                    State::Fresh | State::Stale => {}
+                    State::Fresh | State::Stale => {
+                        let expiry_us = self.expiry_us_at(slot.offset(), &header, hash);
+                        soonest_us = soonest_us.min(expiry_us.unwrap_or(0));
+                    }
                 }
             }
         }
-        (expired, end < self.bucket_count())
+        Expired { count: expired, soonest_us, has_more: end < self.bucket_count() }
     }
 }

@@ -23,7 +23,8 @@ const ATTRIBUTE_WORDS: usize = (attribute::WORDS_MAX + attribute::TAGS_BYTES_MAX
 type Common<'a> = (Option<u64>, Option<NewAttributes<'a>>);
 
 impl Store<'_> {
-    /// Stores values, replacing present ones, shard by shard, each shard in the order of `entries`.
+    /// Stores values, replacing present ones: in an ordered cache in the order of `entries`, else shard
+    /// by shard, each shard in that order.
     ///
     /// # Errors
     /// As [`crate::Cache::set`]. Keys and values that are too long are refused before anything is stored;
@@ -40,6 +41,9 @@ impl Store<'_> {
             Some((expiry_us, attributes)) => (expiry_us, Some(attributes)),
             None => (self.expiry_of(ttl), None),
         };
+        if self.shape.is_ordered {
+            return self.set_in_order(entries, &common, rest);
+        }
         // Linked lists of the places of each shard, in order.
         let (mut firsts, mut places) = (Vec::new(), Vec::new());
         lengthen(&mut firsts, self.shape.shard_count as usize)?;
@@ -67,6 +71,26 @@ impl Store<'_> {
             }
         }
         self.arena.check_not_lost()?;
+        Ok(())
+    }
+
+    fn set_in_order(
+        self,
+        entries: &[(&[u8], Value<'_>)],
+        (expiry_us, attributes): &Common<'_>,
+        rest: &mut Vec<usize>,
+    ) -> Result<()> {
+        entries.iter().try_for_each(|(key, value)| self.check_lengths(key, Some(*value)))?;
+        for (place, (key, value)) in entries.iter().enumerate() {
+            let attributes = attributes.as_ref();
+            let always = Condition::Always;
+            if let Err(error) = self.store_copy(key, *value, *expiry_us, attributes, false, always)
+            {
+                reserve(rest, entries.len() - place)?;
+                rest.extend(place..entries.len());
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
@@ -100,9 +124,8 @@ impl Store<'_> {
                 held => held,
             };
             let mut spare = DRAFT_WORDS.take();
-            let attributes = attributes.as_ref();
-            let draft =
-                Draft::new(key, hash, value, *expiry_us, attributes, &self.shape, &mut spare)?;
+            let extras = self.extras(*expiry_us, attributes.as_ref());
+            let draft = Draft::new(key, hash, value, extras, &self.shape, &mut spare)?;
             let condition = Condition::Always;
             let mut storing = Storing { key, draft, condition, tries };
             let stored = match shard {

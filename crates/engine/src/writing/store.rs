@@ -11,9 +11,9 @@ use tuckbox_arena::{Error as ArenaError, OperationGuard};
 
 use super::bodies;
 use super::write::{InPlace, Writer};
-use crate::error::{Error, Result};
+use crate::error::{would_block, Error, Result};
 use crate::eviction::{IfStuck, EVICTION_BATCH};
-use crate::format::{expiry, shard, Body, Draft, KeyHash, NewAttributes};
+use crate::format::{expiry, shard, Body, Draft, Extras, KeyHash, NewAttributes, POSITION_OPEN};
 use crate::invalidation::rows;
 use crate::reading::Live;
 use crate::repair::{lock, Audit};
@@ -46,6 +46,9 @@ impl LockBudget {
         limit.saturating_sub(began.elapsed())
     }
 }
+
+/// Buckets that [`Store::expire`] visits under one lock.
+const EXPIRE_BUCKETS: u32 = 64;
 
 /// What the attempts so far have used up.
 #[derive(Default)]
@@ -110,7 +113,7 @@ impl<'a> Store<'a> {
         Ok((shard, hash, live))
     }
 
-    /// Stores a value without attributes if the condition holds. Whether it was stored.
+    /// Stores a value without attributes of its own if the condition holds. Whether it was stored.
     pub(crate) fn store(
         self,
         key: &[u8],
@@ -118,12 +121,39 @@ impl<'a> Store<'a> {
         ttl: Ttl,
         condition: Condition<'_>,
     ) -> Result<bool> {
+        if !self.shape.is_plain {
+            return self.store_with_extras(key, &value, ttl, condition);
+        }
         self.check_lengths(key, Some(value))?;
         let hash = self.hasher.key(key);
-        let expiry_us = self.expiry_of(ttl);
+        let extras = Extras { expiry_us: self.expiry_of(ttl), ..Extras::default() };
         let mut spare = DRAFT_WORDS.take();
-        let draft = Draft::new(key, hash, value, expiry_us, None, &self.shape, &mut spare)?;
+        let draft = Draft::new(key, hash, value, extras, &self.shape, &mut spare)?;
         self.store_draft(key, draft, condition)
+    }
+
+    /// As [`Store::store`], in a cache whose settings give each record more than its key and value.
+    // By reference: copies would cost the other path instructions.
+    #[cold]
+    #[inline(never)]
+    fn store_with_extras(
+        self,
+        key: &[u8],
+        value: &Value<'_>,
+        ttl: Ttl,
+        condition: Condition<'_>,
+    ) -> Result<bool> {
+        self.store_on(key, *value, &Terms { condition, ..Terms::plain(ttl) })
+    }
+
+    /// What a record has besides its key and its value.
+    pub(super) fn extras<'e>(
+        self,
+        expiry_us: Option<u64>,
+        attributes: Option<&'e NewAttributes<'e>>,
+    ) -> Extras<'e> {
+        let is_pinned = attributes.is_some_and(|attributes| attributes.is_pinned);
+        Extras { expiry_us, attributes, stays: is_pinned || !self.shape.evicts }
     }
 
     /// As [`Store::store`], on any terms.
@@ -153,10 +183,10 @@ impl<'a> Store<'a> {
     ) -> Result<bool> {
         self.check_lengths(key, Some(value))?;
         let hash = self.hasher.key(key);
+        let extras = self.extras(expiry_us, attributes);
         let mut spare = DRAFT_WORDS.take();
-        let mut draft =
-            Draft::new(key, hash, value, expiry_us, attributes, &self.shape, &mut spare)?;
-        draft.keeps_expiry = keeps_expiry;
+        let mut draft = Draft::new(key, hash, value, extras, &self.shape, &mut spare)?;
+        draft.takes_over.expiry = keeps_expiry;
         self.store_draft(key, draft, condition)
     }
 
@@ -170,7 +200,7 @@ impl<'a> Store<'a> {
         ttl: Ttl,
         attributes: &Attributes<'t>,
     ) -> Result<Option<(Option<u64>, NewAttributes<'t>)>> {
-        if attributes.are_none() {
+        if attributes.are_none() && !self.shape.is_ordered {
             return Ok(None);
         }
         self.check_tags(attributes.tags)?;
@@ -185,8 +215,9 @@ impl<'a> Store<'a> {
         let stale_us = end_us.zip(expiry_us).map_or(longer_us, |(end_us, us)| us - end_us);
         // At least 1: the clock shows 0 only if the file's memory was replaced by zeros.
         let stamp = attributes.stamp.unwrap_or_else(|| rows(self.0).stamp()).max(1);
-        let (tags, made_us) = (attributes.tags, attributes.made_us);
-        Ok(Some((expiry_us, NewAttributes { tags, stale_us, made_us, stamp })))
+        let Attributes { tags, made_us, is_pinned, .. } = *attributes;
+        let position = self.shape.is_ordered.then_some(POSITION_OPEN);
+        Ok(Some((expiry_us, NewAttributes { tags, stale_us, made_us, is_pinned, position, stamp })))
     }
 
     #[inline(always)]
@@ -221,6 +252,11 @@ impl<'a> Store<'a> {
 
     fn store_or_repair(self, storing: &mut Storing<'_>) -> Result<bool> {
         match self.store_with_bodies(storing) {
+            Err(Error::Full { wanted_bytes }) if self.has_only_pinned() => {
+                self.collect_or_refuse(wanted_bytes)?;
+                storing.tries.stuck = 0;
+                self.store_or_repair(storing)
+            }
             // Nothing can be evicted: the file is damaged, or really full. One repair of the shard
             // tells which, and fixes damage.
             Err(Error::Full { .. }) => {
@@ -309,16 +345,25 @@ impl<'a> Store<'a> {
         live: Option<Live>,
         bodies: &[Body],
     ) -> Result<Option<bool>> {
+        let Storing { draft, tries, .. } = storing;
+        let wanted_bytes = draft.header().total_bytes(&self.shape);
         if live.is_none() && !shard.evict_to_limit() {
-            let (index, shard_is_empty) = (shard.index, shard.entries() == 0);
+            let (index, has_none) = (shard.index, shard.evictable_entries() == 0);
             drop(shard);
-            if shard_is_empty {
+            if has_none {
                 self.evict_to_limit_elsewhere(index)?;
+                if self.entry_count() >= self.shape.max_entries {
+                    self.collect_or_refuse(wanted_bytes)?;
+                }
             }
             return Ok(None);
         }
-        let Storing { draft, tries, .. } = storing;
-        let need = if tries.stuck == 0 { Need::NewRecord } else { Need::NewRecordAnyway };
+        let stays = draft.stays;
+        // What stays leaves the space that moves need: nothing could be evicted to get it back.
+        let need = match tries.stuck == 0 || stays {
+            true => Need::NewRecord,
+            false => Need::NewRecordAnyway,
+        };
         if shard.put(draft, live.as_ref(), bodies, need).is_some() {
             shard.add_word(shard::SETS, 1);
             shard.tidy();
@@ -338,14 +383,96 @@ impl<'a> Store<'a> {
             return Ok(None);
         }
         let if_stuck = IfStuck::after(tries.stuck);
-        let more =
-            shard.free_space(EVICTION_BATCH, if_stuck, draft.header().total_bytes(&self.shape));
+        let more = shard.free_space(EVICTION_BATCH, if_stuck, wanted_bytes);
         drop(shard);
         if !more {
-            self.free_space_elsewhere(index, if_stuck)?;
+            self.free_space_elsewhere(index, if_stuck, wanted_bytes)?;
             tries.stuck += 1;
         }
         Ok(None)
+    }
+
+    /// Where no entry may be evicted, collects those that have expired or are invalid. In a cache that
+    /// evicts, repairs all shards before it refuses: damaged counts can hide entries.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] if there were none.
+    #[cold]
+    fn collect_or_refuse(self, wanted_bytes: u64) -> Result<()> {
+        if !self.has_only_pinned() {
+            return Ok(());
+        }
+        let stamp = rows(self.0).stamp();
+        let may_find_some = |index: &u64| self.may_find_some(*index, stamp);
+        if !(0..self.shape.shard_count).any(|index| may_find_some(&index)) {
+            self.arena.check_not_truncated()?;
+            return Err(self.no_room(wanted_bytes, false));
+        }
+        if self.arena.waiter().brief().is_some() {
+            return Err(would_block());
+        }
+        if self.expire_some(may_find_some)? > 0 {
+            return Ok(());
+        }
+        self.arena.check_not_truncated()?;
+        if self.shape.evicts {
+            for index in 0..self.shape.shard_count {
+                Audit(&*self.lock(index)?).repair_damage();
+            }
+            if !self.has_only_pinned() {
+                return Ok(());
+            }
+        }
+        Err(self.no_room(wanted_bytes, true))
+    }
+
+    /// The error of a write into a cache without room.
+    fn no_room(self, wanted_bytes: u64, was_searched: bool) -> Error {
+        Error::NoRoom {
+            path: self.arena.path().into(),
+            wanted_bytes,
+            size_bytes: self.arena.geometry().plan.size_bytes,
+            max_entries: self.shape.max_entries,
+            evicts: self.shape.evicts,
+            was_searched,
+        }
+    }
+
+    /// Removes expired and invalid entries; how many.
+    pub(crate) fn expire(self) -> Result<u64> {
+        self.expire_some(|_| true)
+    }
+
+    /// As [`Store::expire`], in some shards.
+    fn expire_some(self, is_wanted: impl Fn(&u64) -> bool) -> Result<u64> {
+        let stamp = rows(self.0).stamp();
+        // An eviction of a tag that has moved the clock before holds a lock until its row has moved.
+        for index in 0..self.shape.shard_count {
+            drop(self.lock(index)?);
+        }
+        let mut count = 0;
+        for index in (0..self.shape.shard_count).filter(is_wanted) {
+            count += self.expire_shard(index, stamp)?;
+        }
+        Ok(count)
+    }
+
+    fn expire_shard(self, index: u64, stamp: u64) -> Result<u64> {
+        let mut shard = self.lock(index)?;
+        let search = shard.begin_search(stamp);
+        let (mut count, mut soonest_us) = (0, expiry::NEVER_US);
+        for first in (0..).step_by(EXPIRE_BUCKETS as usize) {
+            let expired = shard.expire_buckets(first, EXPIRE_BUCKETS);
+            count += expired.count;
+            soonest_us = soonest_us.min(expired.soonest_us);
+            if !expired.has_more {
+                shard.end_search(&search, soonest_us);
+                break;
+            }
+            drop(shard);
+            shard = self.lock(index)?;
+        }
+        Ok(count)
     }
 
     /// Lets another shard evict a batch for this one, if its lock is free. Whether it did: if
@@ -360,27 +487,44 @@ impl<'a> Store<'a> {
     /// Lets other shards evict an entry: the limit is reached, and this shard has none.
     #[cold]
     fn evict_to_limit_elsewhere(self, home: u64) -> Result<()> {
-        self.try_others(home, |shard| shard.evict_to_limit())
+        self.try_others(home, |shard| shard.evict_to_limit()).map(|_| ())
     }
 
     /// Lets other shards free space: this one has nothing to evict.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] if none of them has.
     #[cold]
-    fn free_space_elsewhere(self, home: u64, if_stuck: IfStuck) -> Result<()> {
+    pub(crate) fn free_space_elsewhere(
+        self,
+        home: u64,
+        if_stuck: IfStuck,
+        wanted_bytes: u64,
+    ) -> Result<()> {
         self.arena.free_abandoned_segments();
-        self.try_others(home, |shard| {
-            shard.free_space(EVICTION_BATCH, if_stuck, 0);
+        let gains = Cell::new(false);
+        let are_free = self.try_others(home, |shard| {
+            let gained = shard.free_space(EVICTION_BATCH, if_stuck, 0);
+            gains.set(gains.get() || gained);
             false
-        })
+        })?;
+        match are_free && !gains.get() {
+            true => self.collect_or_refuse(wanted_bytes),
+            false => Ok(()),
+        }
     }
 
     /// Locks the other shards in turn, those whose locks are free, until the work is done in one.
-    fn try_others(self, home: u64, work: impl Fn(&Writer<'_>) -> bool) -> Result<()> {
+    /// Whether all locks were free.
+    fn try_others(self, home: u64, work: impl Fn(&Writer<'_>) -> bool) -> Result<bool> {
+        let mut are_free = true;
         for step in 1..self.shape.shard_count {
             let shard = self.try_lock((home + step) % self.shape.shard_count)?;
+            are_free &= shard.is_some();
             if shard.is_some_and(|shard| work(&shard)) {
                 break;
             }
         }
-        Ok(())
+        Ok(are_free)
     }
 }

@@ -14,11 +14,12 @@ use tuckbox_arena::region::fence;
 use crate::error::{Error, Result};
 use crate::eviction::Eviction;
 use crate::format::{
-    expiry, flag, shard, Body, Draft, KeyHash, LogKind, RecordHeader, RecordPlace, Sequence, Slot,
+    expiry, flag, shard, Body, Draft, KeyHash, LogKind, PolicyBits, RecordHeader, RecordPlace,
+    Sequence, Slot,
 };
 use crate::index::Index;
 use crate::reading::{Entries, Live};
-use crate::storage::{with_scratch, Need};
+use crate::storage::{with_scratch, Need, RECORD_BYTES};
 use crate::value::{Basis, Condition};
 
 /// The result of storing without a new record.
@@ -75,8 +76,8 @@ impl Writer<'_> {
             return InPlace::Done(false);
         }
         if let Some(live) = &live {
-            if draft.keeps_expiry {
-                self.keep_expiry(live, draft);
+            if draft.takes_over.is_any() {
+                self.take_over(live, draft);
             }
             self.sample_overwrite(draft.hash, draft.header());
             if self.can_rewrite(live, draft) {
@@ -88,8 +89,17 @@ impl Writer<'_> {
         InPlace::NotEnough(live)
     }
 
-    /// Gives a draft the expiry of the present entry, unless that is stale.
     #[cold]
+    fn take_over(&self, live: &Live, draft: &mut Draft<'_>) {
+        if draft.takes_over.expiry {
+            self.keep_expiry(live, draft);
+        }
+        if draft.takes_over.position {
+            self.keep_position(live, draft);
+        }
+    }
+
+    /// Gives a draft the expiry of the present entry, unless that is stale.
     fn keep_expiry(&self, live: &Live, draft: &mut Draft<'_>) {
         let expiry_us = self.expiry_us_at(live.offset(), &live.header, draft.hash);
         let Some(expiry_us) = expiry_us.filter(|_| !live.is_stale) else { return };
@@ -103,6 +113,16 @@ impl Writer<'_> {
                 .min(crate::EXPIRY_US_MAX),
         };
         draft.set_expiry(expiry_us);
+    }
+
+    /// Gives a draft the position of the present entry; the next one if that entry is damaged.
+    fn keep_position(&self, live: &Live, draft: &mut Draft<'_>) {
+        let position = with_scratch(|words| {
+            let (header, _) = self.load_valid(live.offset(), words, draft.hash)?;
+            header.attributes(words).ok().flatten()?.position
+        });
+        let position = position.filter(|_| !mutants::is_on("position-renewed"));
+        draft.set_position(position.unwrap_or_else(|| self.cx.next_position()));
     }
 
     /// How long the entry at a place is kept as a stale one; 0 if not at all.
@@ -135,9 +155,26 @@ impl Writer<'_> {
         need: Need,
     ) -> Option<()> {
         debug_assert_eq!(bodies.len() as u64, draft.header().body_count);
-        let kind = live.map_or(LogKind::Small, |live| self.log_of(live.position.segment));
+        let kind = self.log_for(draft, live);
         let header = *draft.header();
+        if live.is_none() {
+            self.ask_for_ghost(draft.hash);
+            if draft.takes_over.position {
+                draft.set_position(self.cx.next_position());
+            }
+        }
+        let more_bytes = || match live {
+            Some(live) if self.log_of(live.position.segment) == LogKind::Pinned => {
+                header.log_bytes.saturating_sub(live.header.log_bytes)
+            }
+            _ => header.log_bytes,
+        };
+        if kind == LogKind::Pinned && !self.may_stay(more_bytes()) {
+            return None;
+        }
         let reservation = self.reserve(kind, header.log_bytes, need)?;
+        let to = self.cx.offset_of(reservation.position);
+        self.region().prefetch(to, header.log_bytes.min(RECORD_BYTES));
         let slot_at = match live {
             Some(live) => Some(live.found.at),
             None => self
@@ -150,19 +187,24 @@ impl Writer<'_> {
         };
         let bits = match live {
             Some(live) => self.kept_entry_bits(Slot(self.region().get(live.found.at))),
+            None if kind == LogKind::Pinned => PolicyBits::default(),
             None => self.new_entry_bits(draft.hash, &header),
         };
         let place = self.cx.record_place(reservation.position);
+        if kind == LogKind::Pinned {
+            self.note_expiry(draft.expiry_us());
+        }
         let version = self.next_version();
         let slot = Slot::new(place.offset, draft.hash.tag(), bits);
         if mutants::is_on("early-publication") {
             self.store_slot(slot_at, slot);
         }
         let words = draft.finish(version, place, &self.cx.hasher);
-        self.append(reservation, words);
+        self.append(&reservation, words);
         self.adopt_bodies(bodies);
         self.store_slot(slot_at, slot);
         if let Some(old) = live {
+            hooks::reach(Point::EntryReplaced);
             self.count_out(self.log_of(old.position.segment), &old.header);
             self.free_bodies_at(old.offset(), &old.header, draft.hash);
             self.retire(old.offset());
@@ -171,7 +213,20 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// Whether a draft fits into the existing record: same form and size, within one segment.
+    /// The log for a draft. Entries that are never evicted have one of their own.
+    #[inline(always)]
+    fn log_for(&self, draft: &Draft<'_>, live: Option<&Live>) -> LogKind {
+        if draft.stays {
+            return LogKind::Pinned;
+        }
+        match live.map(|live| self.log_of(live.position.segment)) {
+            Some(LogKind::Main) => LogKind::Main,
+            Some(LogKind::Small | LogKind::Pinned) | None => LogKind::Small,
+        }
+    }
+
+    /// Whether a draft fits into the existing record: same form and size, within one segment, of the
+    /// log that is for it.
     #[inline(always)]
     fn can_rewrite(&self, live: &Live, draft: &Draft<'_>) -> bool {
         let (old, new) = (&live.header, draft.header());
@@ -179,12 +234,21 @@ impl Writer<'_> {
             && (old.body_count, new.body_count) == (0, 0)
             && old.log_bytes == new.log_bytes
             && live.position.byte + old.log_bytes <= self.cx.shape.log_bytes
+            && (!new.has(flag::LONG) || self.is_in_its_log(live, draft))
+    }
+
+    #[cold]
+    fn is_in_its_log(&self, live: &Live, draft: &Draft<'_>) -> bool {
+        self.log_for(draft, Some(live)) == self.log_of(live.position.segment)
     }
 
     /// Writes a draft into the existing record.
     #[inline(always)]
     fn rewrite(&self, live: &Live, draft: &mut Draft<'_>) {
         let offset = live.offset();
+        if draft.stays {
+            self.note_expiry(draft.expiry_us());
+        }
         let version = self.next_version();
         let generation = self.arena().generation(live.position.segment);
         let words = draft.finish(version, RecordPlace { offset, generation }, &self.cx.hasher);
@@ -253,6 +317,9 @@ impl Writer<'_> {
     pub fn set_expiry(&self, live: &Live, hash: KeyHash, expiry_us: Option<u64>) -> Option<()> {
         let stale_us = self.stale_us_at(live.offset(), &live.header);
         let expiry_us = expiry_us.map(|us| us.saturating_add(stale_us).min(crate::EXPIRY_US_MAX));
+        if self.log_of(live.position.segment) == LogKind::Pinned {
+            self.note_expiry(expiry_us.unwrap_or(expiry::NEVER_US));
+        }
         if live.header.has(flag::EXPIRY) {
             // The race: a reader loads the expiry during this store, or the writer dies. It is one
             // word with its own check, so both see the old or the new expiry.
@@ -275,6 +342,9 @@ impl Writer<'_> {
             let header = RecordHeader::from_copy(words, &self.cx.shape)?;
             words.truncate((header.log_bytes / 8) as usize);
             let kind = self.log_of(live.position.segment);
+            if kind == LogKind::Pinned && !self.may_stay(8) {
+                return None;
+            }
             let reservation = self.reserve(kind, header.log_bytes, Need::NewRecord)?;
             let bits = self.kept_entry_bits(Slot(self.region().get(live.found.at)));
             self.relocate(&live.found, &header, words, hash, reservation, bits);

@@ -4,7 +4,7 @@
 //! They run on the in-process twin, whose handles act as separate processes, with the hooks of
 //! `tuckbox_arena::hooks`, by which a thread stops, stalls or dies at a named point. `script` plays
 //! chosen interleavings, `invalidation` those of evicted tags, `leases` those of makers, `one_tag`
-//! those of similar keys, `stall` random ones, and `death` kills a
+//! those of similar keys, `proof` those of kept proofs, `stall` random ones, and `death` kills a
 //! writer at every point that it reaches. `mutants.sh` shows that builds which break one rule of
 //! the protocol fail here.
 
@@ -14,6 +14,7 @@ mod death;
 mod invalidation;
 mod leases;
 mod one_tag;
+mod proof;
 mod script;
 mod stall;
 

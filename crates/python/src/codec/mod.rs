@@ -45,7 +45,7 @@ mod refusal;
 mod tests;
 mod whole;
 
-pub use decode::decode;
+pub use decode::{corrupt, decode};
 pub use encode::{encode_plain, encoded, is_storable, Rules};
 pub use whole::{encode_whole, Stored};
 

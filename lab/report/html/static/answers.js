@@ -12,7 +12,7 @@
   function bar(one) {
     const line = element("li", `bar ${one.kind}${one.first ? " first" : ""}`);
     const who = element("span", "who", one.name);
-    if (one.tie) who.append(" ", element("small", "", one.tie));
+    if (one.note) who.append(" ", element("small", "", one.note));
     const track = element("span", "track");
     const fill = element("span", "fill");
     fill.style.width = `${one.width}%`;

@@ -206,7 +206,7 @@ const Charts = (() => {
   // One line of a chart, drawn as the `index`th of its family.
   function line(row, index) {
     const colour = Theme.colour(`${family(row)}-${index % 2}`);
-    const dash = row.ours ? "solid" : row.kind === "null" ? "dotted" : DASHES[index % DASHES.length];
+    const dash = row.ours ? DASHES[(index >> 1) % DASHES.length] : row.kind === "null" ? "dotted" : DASHES[index % DASHES.length];
     return {
       name: row.name,
       type: "line",

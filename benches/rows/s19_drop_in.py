@@ -1,0 +1,272 @@
+"""S19: the drop-in for DiskCache, compared with DiskCache by the same calls.
+
+Owns the calls and the loads. Both packages have the same names, so one program drives both. They
+take turns on the same keys; each answer is compared. In eight processes, more than the cores, each
+operation is timed by the wall clock, and all processes use the same keys.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+import time
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+from benches.data import get_all, keys, require, values
+from benches.row import Conditions, Figure, Goal, Row
+from benches.turns import Turn, take_turns
+from lab.peers import title_of
+from lab.runner.histograms import encode, percentiles_ns
+from rig.crew import Crew
+from rig.stamps import WrongAnswerError
+
+EitherCache: TypeAlias = Any
+"""A cache of either package."""
+
+_OURS, _THEIRS = "tuckbox.compat.diskcache", "diskcache"
+_ENTRIES = 5_000
+_FEW = 500
+_PROCESSES = 8
+_READS, _WRITES = 4_000, 400
+_QUICK_SHARE = 4
+_ROUNDS_MAX = 6
+_P99 = (99.0,)
+
+_GET = Goal("at least", 15.0)
+_SET = {"tmpfs": Goal("at least", 100.0), "disk": Goal("at least", 150.0)}
+_COLLECTION = Goal("at least", 10.0)
+_TAIL = Goal("at least", 100.0)
+
+
+def measure(conditions: Conditions) -> list[Figure]:
+    """Measure the calls of caches, collections and Django's backend."""
+    theirs = title_of(_THEIRS)
+    figures = []
+    for place, parent in (("tmpfs", conditions.tmpfs), ("disk", conditions.disk)):
+        conditions.progress(f"one process, {place}")
+        figures += _one_process(conditions, theirs, place, parent)
+    conditions.progress("Deque, Index and DjangoCache")
+    figures += _collections(conditions, theirs)
+    figures += _many_processes(conditions, theirs)
+    return figures
+
+
+def _both(parent: Path, name: str) -> Iterator[tuple[ModuleType, str]]:
+    for which in (_OURS, _THEIRS):
+        yield importlib.import_module(which), str(parent / f"{name} of {which}")
+
+
+@contextmanager
+def _caches(parent: Path, name: str) -> Iterator[list[EitherCache]]:
+    caches = [package.Cache(folder) for package, folder in _both(parent, name)]
+    try:
+        yield caches
+    finally:
+        for cache in caches:
+            cache.close()
+
+
+def _one_process(conditions: Conditions, theirs: str, place: str, parent: Path) -> list[Figure]:
+    names, stored = keys(_ENTRIES), values(_ENTRIES)
+    table = dict(zip(names, stored, strict=True))
+    drawn = random.Random(0).sample(names, _FEW)
+
+    def gets(cache: EitherCache) -> Turn:
+        def check(_given: object) -> None:
+            require("a cache", map(cache.get, names), stored)
+
+        return Turn(_FEW, get_all(cache.get), lambda: drawn, check)
+
+    def sets(cache: EitherCache) -> Turn:
+        def work(some: Sequence[str]) -> None:
+            for name in some:
+                cache.set(name, table[name])
+
+        def check(_given: object) -> None:
+            require("a cache", map(cache.get, names), stored)
+
+        return Turn(_FEW, work, lambda: drawn, check)
+
+    with _caches(parent, "one process") as caches:
+        for cache in caches:
+            for name, value in table.items():
+                cache[name] = value
+        turns = [make(cache) for make in (gets, sets) for cache in caches]
+        our_gets, their_gets, our_sets, their_sets = take_turns(conditions, turns)
+    return [
+        _figure(f"get, {place}", our_gets, theirs, their_gets, _GET),
+        _figure(f"set, {place}", our_sets, theirs, their_sets, _SET[place]),
+    ]
+
+
+def _collections(conditions: Conditions, theirs: str) -> list[Figure]:
+    figures = []
+    for what, make in (("Deque", _deque), ("Index", _index), ("DjangoCache", _django)):
+        turns = [
+            make(package, folder) for package, folder in _both(conditions.tmpfs, f"one {what}")
+        ]
+        ours, others = take_turns(conditions, turns)
+        goal = None if what == "DjangoCache" else _COLLECTION
+        figures.append(_figure(f"{what}: {_TEXTS[what]}", ours, theirs, others, goal))
+    return figures
+
+
+_TEXTS = {
+    "Deque": "append and popleft",
+    "Index": "set and get a key",
+    "DjangoCache": "90 % gets, 9 % sets, 1 % deletes",
+}
+
+
+def _deque(package: ModuleType, folder: str) -> Turn:
+    deque = package.Deque(range(100), folder)
+
+    def work(_given: object) -> None:
+        for number in range(_FEW):
+            deque.append(number)
+            deque.popleft()
+
+    def check(_given: object) -> None:
+        require("a Deque", deque, range(_FEW - 100, _FEW))
+
+    return Turn(2 * _FEW, work, check=check)
+
+
+def _index(package: ModuleType, folder: str) -> Turn:
+    names, stored = keys(_FEW), values(_FEW)
+    index = package.Index(folder, zip(names, stored, strict=True))
+    table = dict(zip(names, stored, strict=True))
+
+    def work(_given: object) -> None:
+        for name in names:
+            index[name] = table[name]
+            index[name]  # The call is what is timed.
+
+    def check(_given: object) -> None:
+        require("an Index", index.items(), list(table.items()))
+
+    return Turn(2 * _FEW, work, check=check)
+
+
+def _django(package: ModuleType, folder: str) -> Turn:
+    backend: EitherCache = importlib.import_module(f"{package.__name__}.djangocache").DjangoCache
+    cache = backend(folder, {})
+    names, stored = keys(_FEW), values(_FEW)
+    table = dict(zip(names, stored, strict=True))
+    draw = random.Random(0)
+    calls = [(draw.choice(names), draw.randrange(100)) for _ in range(_FEW)]
+
+    def fill() -> None:
+        for name in names:
+            cache.set(name, table[name])
+
+    def work(_given: object) -> None:
+        for name, number in calls:
+            if number < 90:
+                cache.get(name)
+            elif number < 99:
+                cache.set(name, table[name])
+            else:
+                cache.delete(name)
+
+    deleted = {name for name, number in calls if number >= 99}
+    kept = [name for name in names if name not in deleted]
+
+    def check(_given: object) -> None:
+        require("a DjangoCache", map(cache.get, kept), [table[name] for name in kept])
+
+    return Turn(_FEW, work, fill, check)
+
+
+class User:
+    """A process that reads and writes."""
+
+    def __init__(self, number: int, package: str, folder: str) -> None:
+        """Open the cache."""
+        self._draw = random.Random(number)
+        self._cache = importlib.import_module(package).Cache(folder)
+        self._table = dict(zip(keys(_FEW), values(_FEW), strict=True))
+
+    def fill(self) -> None:
+        """Store all entries."""
+        for name, value in self._table.items():
+            self._cache.set(name, value, retry=True)
+
+    def read(self, count: int) -> bytes:
+        """Get so many entries, and verify them; return the nanoseconds of each."""
+        return self._timed(count, self._cache.get)
+
+    def write(self, count: int) -> bytes:
+        """Set so many entries; return the nanoseconds of each, as an array of 64-bit integers."""
+        set_, table = self._cache.set, self._table
+        return self._timed(count, lambda name: set_(name, table[name], retry=True) and table[name])
+
+    def _timed(self, count: int, call: Callable[[str], object]) -> bytes:
+        times = array("Q", bytes(8 * count))
+        names = self._draw.choices(list(self._table), k=count)
+        clock = time.perf_counter_ns
+        for place, name in enumerate(names):
+            began = clock()
+            found = call(name)
+            times[place] = clock() - began
+            if found != self._table[name]:
+                raise WrongAnswerError(f"a cache has another value for {name!r}")
+        return times.tobytes()
+
+
+def _many_processes(conditions: Conditions, theirs: str) -> list[Figure]:
+    share = _QUICK_SHARE if conditions.is_quick else 1
+    rounds = min(conditions.rounds, _ROUNDS_MAX)
+    taken: dict[str, list[list[float]]] = {_OURS: [], _THEIRS: []}
+    crews = {
+        which: Crew(_PROCESSES, User, which, str(conditions.tmpfs / f"many of {which}"))
+        for which in taken
+    }
+    with crews[_OURS], crews[_THEIRS]:
+        for crew in crews.values():
+            crew.ask("fill", count=1)
+        for number in range(-1, rounds):
+            conditions.progress(f"{_PROCESSES} processes: round {number + 1} of {rounds}")
+            for which, crew in crews.items():
+                reads = array("Q", b"".join(crew.ask("read", _READS // share)))
+                writes = array("Q", b"".join(crew.ask("write", _WRITES // share)))
+                [slow] = percentiles_ns(encode(writes), _P99)
+                # The first round is a warm-up.
+                if number >= 0:
+                    means = [sum(times) / len(times) / 1e3 for times in (reads, writes)]
+                    taken[which].append([*means, slow / 1e3])
+    ours, others = (list(zip(*taken[which], strict=True)) for which in (_OURS, _THEIRS))
+    what = f"{_PROCESSES} processes"
+    goals = (
+        (f"get, {what}: mean", _GET),
+        (f"set, {what}: mean", _SET["tmpfs"]),
+        (f"set, {what}: p99", _TAIL),
+    )
+    return [
+        Figure(name, "us", ours[place], theirs, others[place], "theirs / ours", goal)
+        for place, (name, goal) in enumerate(goals)
+    ]
+
+
+def _figure(
+    what: str,
+    ours: tuple[float, ...],
+    peer: str,
+    theirs: tuple[float, ...],
+    goal: Goal | None,
+) -> Figure:
+    return Figure(what, "ns", ours, peer, theirs, "theirs / ours", goal)
+
+
+ROW = Row(
+    id="S19",
+    title="The drop-in for DiskCache",
+    text="the same calls of both packages, default settings, 160-byte values; see "
+    "[the guide](../guide/diskcache.md)",
+    measure=measure,
+)
