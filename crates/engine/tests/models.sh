@@ -3,7 +3,7 @@
 # interleaving with a limited number of forced switches, and every value that the memory model lets
 # a load see. Prints one line of JSON on standard output, all else on standard error.
 #
-#   crates/engine/tests/models.sh [preemptions]     the models (default 3: half a minute; 4: minutes)
+#   crates/engine/tests/models.sh [preemptions]     the models (default 2: seconds; 4: minutes)
 #   crates/engine/tests/models.sh controls          builds that break one rule each: the model named
 #                                                   for a build must fail on it
 set -eu -o pipefail
@@ -70,7 +70,7 @@ if [ "${1:-}" = controls ]; then
     exit
 fi
 
-export LOOM_MAX_PREEMPTIONS=${1:-3}
+export LOOM_MAX_PREEMPTIONS=${1:-2}
 status=0
 "${command[@]}" -- --nocapture models:: > "$log" 2>&1 || status=$?
 cat "$log" >&2
