@@ -13,8 +13,8 @@ lab_installs = $(wildcard lab/*/*/contestant.toml lab/*/*/server.toml lab/*/*/so
 	$(shell find lab/contestants lab/hosts/native -name '*.rs' -o -name Cargo.toml) \
 	lab/requirements-contestants.lock lab/Cargo.lock
 # Lanes joined by + run at the same time: none of them judges times, and each leaves a core idle now
-# and then.
-lanes := check test-rust+test-musl test-python test-django+test-wheels+test-rig+test-catalogue test-lab \
+# and then. Only one of them may install packages.
+lanes := check test-rust+test-musl+$(venv)/contestants test-python test-django+test-wheels+test-rig+test-catalogue test-lab \
 	lab-smoke+test-bench+test-fuzz test-torture+test-drivers test-reliability
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
