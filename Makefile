@@ -14,11 +14,11 @@ lab_installs = $(wildcard lab/*/*/contestant.toml lab/*/*/server.toml lab/*/*/so
 	lab/requirements-contestants.lock lab/Cargo.lock
 # Lanes joined by + run at the same time: none of them judges times, and each leaves a core idle now
 # and then. Only one of them may install packages.
-lanes := check test-rust+test-musl+$(venv)/contestants test-python test-django+test-wheels+test-rig+test-catalogue test-lab \
-	lab-smoke+test-bench+test-fuzz test-torture+test-drivers test-reliability
+lanes := check test-rust+test-musl+$(venv)/contestants \
+	test-python+test-django+test-wheels+test-rig+test-catalogue test-lab lab-smoke+test-bench+test-fuzz test-torture+test-drivers test-reliability
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: FORCE help setup build demo lab lab-docs docs docs-links test check prose test-rust test-musl test-torture test-fuzz hit-ratio scale \
+.PHONY: FORCE help setup build demo lab lab-docs docs docs-links test check check-rust check-python prose test-rust test-musl test-torture test-fuzz hit-ratio scale \
 	wheels bare-systems licences test-wheels test-python test-django test-rig test-lab lab-smoke test-drivers test-reliability test-catalogue test-bench bench instructions torture \
 	torture-peers valgrind systemd-analyze redis-server format clean
 
@@ -95,7 +95,10 @@ test: ## Everything, lane by lane, with the time that each takes.
 		$(MAKE) --no-print-directory $$together $${lane//+/ }; echo "make $$lane: $$SECONDS s"; done
 	@echo "make test: all lanes passed"
 
-check: $(venv)/built $(venv)/drawing $(venv)/auditing prose docs ## Formats, lints, types, prose, the site.
+check: $(venv)/built $(venv)/drawing $(venv)/auditing $(venv)/writing prose ## Formats, lints, types, prose, the site.
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-rust check-python docs
+
+check-rust: $(venv)/built
 	cargo fmt --all --check
 	cargo clippy --quiet --workspace --all-targets --features tuckbox-engine/hooks,tuckbox-python/hooks -- -D warnings
 	cargo fmt --all --check --manifest-path lab/Cargo.toml
@@ -105,6 +108,8 @@ check: $(venv)/built $(venv)/drawing $(venv)/auditing prose docs ## Formats, lin
 	cargo fmt --all --check --manifest-path benches/limits/Cargo.toml
 	PYO3_PYTHON=$$(realpath $(python)) cargo clippy --quiet --release --manifest-path benches/limits/Cargo.toml \
 		--target-dir target/benches/limits -- -D warnings
+
+check-python: $(venv)/built $(venv)/drawing $(venv)/auditing
 	$(venv)/bin/ruff check docs/conf.py python tests wheels rig lab reliability benches
 	$(venv)/bin/ruff format --check docs/conf.py python tests wheels rig lab reliability benches
 	$(venv)/bin/mypy
