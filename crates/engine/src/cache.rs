@@ -17,7 +17,7 @@ use crate::format::{
 use crate::index::Lookup;
 use crate::invalidation::{rows, SHARD_OF_NAMESPACES};
 use crate::leases::{Begin, Begun, Leases, Token};
-use crate::reading::{Buffer, Live, Proof, Reader, ScanState, WatchedEras, WINDOW};
+use crate::reading::{Buffer, Evidence, Live, Proof, Reader, ScanState, WatchedEras, WINDOW};
 use crate::repair::{lock, Audit};
 use crate::storage::{check_tag, Context};
 use crate::value::{
@@ -195,7 +195,7 @@ impl Cache {
         key: &[u8],
         eras: Option<&WatchedEras>,
         buffer: &mut Buffer,
-    ) -> Result<(bool, Option<Proof>)> {
+    ) -> Result<(bool, Option<(Proof, Evidence)>)> {
         let owner = self.cx.arena.reader()?;
         self.cx.check_lengths(key, None)?;
         let hash = self.cx.hasher.key(key);
@@ -213,7 +213,7 @@ impl Cache {
         key: &[u8],
         eras: Option<&WatchedEras>,
         buffer: &'b mut Buffer,
-    ) -> Result<(Option<Entry<'b>>, Option<Proof>)> {
+    ) -> Result<(Option<Entry<'b>>, Option<(Proof, Evidence)>)> {
         let (is_found, proof) = self.find_proved(key, eras, buffer)?;
         Ok((is_found.then(|| self.entry(buffer)), proof))
     }
@@ -221,8 +221,8 @@ impl Cache {
     /// Whether a get would return the entry that was proved, at this moment. If so, it counts as a
     /// hit. False also if this handle is closed or cannot tell.
     #[inline(always)]
-    pub fn is_current(&self, proof: &Proof) -> bool {
-        self.cx.arena.reader().is_ok_and(|owner| self.reads().is_current(owner, proof))
+    pub fn is_current(&self, proof: &mut Proof, evidence: &Evidence) -> bool {
+        self.cx.arena.reader().is_ok_and(|owner| self.reads().is_current(owner, proof, evidence))
     }
 
     /// The eras of namespaces, for a key that is made of them, and what [`Cache::get_proved`] needs to

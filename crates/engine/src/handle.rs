@@ -17,7 +17,7 @@ use tuckbox_arena::{create_private_folder, Error as ArenaError, Place};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::leases::{Begin, Token};
-use crate::reading::{Buffer, Order, Proof, ScanState, WatchedEras};
+use crate::reading::{Buffer, Evidence, Order, Proof, ScanState, WatchedEras};
 use crate::value::{
     Attributes, Changes, CheckReport, Config, Entry, FullEntry, Item, Stats, Terms, Ttl, Value,
 };
@@ -363,7 +363,7 @@ impl Handle {
         key: &[u8],
         eras: Option<&WatchedEras>,
         buffer: &'b mut Buffer,
-    ) -> Result<(Option<Entry<'b>>, Option<Proof>)> {
+    ) -> Result<(Option<Entry<'b>>, Option<(Proof, Evidence)>)> {
         let cache = self.latest.get();
         let (cache, (is_found, proof)) = match cache.find_proved(key, eras, buffer) {
             Ok(found) => (cache, found),
@@ -377,8 +377,8 @@ impl Handle {
 
     /// See [`Cache::is_current`].
     #[inline(always)]
-    pub fn is_current(&self, proof: &Proof) -> bool {
-        self.latest.get().is_current(proof)
+    pub fn is_current(&self, proof: &mut Proof, evidence: &Evidence) -> bool {
+        self.latest.get().is_current(proof, evidence)
     }
 
     /// See [`Cache::watch_eras`]. Does not look for another file.

@@ -238,6 +238,30 @@ impl Before {
 }
 
 #[test]
+fn a_kept_proof_beside_a_writer() {
+    explore("proof", true, |begin| {
+        let twins = twins(2);
+        set_hot(&twins[0], b"old");
+        let mut buffer = Buffer::new();
+        let (_, kept) = twins[1].get_proved(KEY, None, &mut buffer).unwrap();
+        let (mut proof, evidence) = kept.unwrap();
+        begin(&twins[0]);
+        let writer = {
+            let cache = Arc::clone(&twins[0]);
+            thread::spawn(move || set(&cache, KEY, b"new"))
+        };
+        // May note the count of changes at any moment of the set.
+        twins[1].is_current(&mut proof, &evidence);
+        let is_new = get(&twins[1]).as_deref() == Some(&b"new"[..]);
+        let is_current = twins[1].is_current(&mut proof, &evidence);
+        assert!(!(is_new && is_current), "the old entry is current after the new one was read");
+        writer.join().unwrap();
+        assert!(!twins[1].is_current(&mut proof, &evidence), "an entry that was replaced");
+        judge(&twins[1]);
+    });
+}
+
+#[test]
 fn a_segment_is_used_again_beside_a_reader() {
     explore("reuse", true, |begin| {
         let twins = twins(2);

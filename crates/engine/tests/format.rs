@@ -41,7 +41,7 @@ fn constants() -> BTreeMap<(&'static str, &'static str), u64> {
     constants!(map, process: STATE PID START_TICKS PID_NAMESPACE STACK_START WISHES COUNTERS);
     constants!(map, segment: GENERATION OWNER NOTES);
     constants!(map, note: NEXT EXTENT OPENED);
-    constants!(map, shard: LOCK BOOT SOONEST SEARCHED SEARCH STATE EPOCH SAMPLED_BELOW SEQUENCE EVICTIONS EXPIRATIONS LOST
+    constants!(map, shard: LOCK BOOT SOONEST SEARCHED SEARCH CHANGES STATE EPOCH SAMPLED_BELOW SEQUENCE EVICTIONS EXPIRATIONS LOST
         INDEX_SEGMENTS BODY_SEGMENTS SETS DELETES INTENT SPARES INTENT_SUM SMALL MAIN CLOCK INCREMENTS HALVINGS
         WINS SETTING SWITCHES FORMER_EPOCH PINNED PINNED_MOST DIRECTORY);
     constants!(map, log: HEAD TAIL ENTRIES BYTES BODY_BYTES SEGMENTS);
@@ -92,6 +92,7 @@ fn adjacent_words_do_not_overlap() {
         (shard::SOONEST, 8),
         (shard::SEARCHED, 8),
         (shard::SEARCH, 8),
+        (shard::CHANGES, 8),
         (shard::STATE, 8),
         (shard::EPOCH, 8),
         (shard::SAMPLED_BELOW, 8),

@@ -29,6 +29,8 @@ no-taker-fence       a_spare_segment_is_used_by_another_process_beside_a_reader
 late-generation      a_segment_is_taken_by_another_process_beside_a_reader
 no-second-look       a_free_segment_is_found_however_taking_and_freeing_meet
 no-epoch-check       a_clear_beside_a_reader
+late-changes         a_kept_proof_beside_a_writer
+proof-while-held     a_kept_proof_beside_a_writer
 relaxed-unlock       a_lock_has_one_owner_and_every_sleeper_wakes
 one-sleeper          a_lock_has_one_owner_and_every_sleeper_wakes
 no-maker-wake        every_waiter_for_a_maker_wakes
@@ -78,7 +80,7 @@ count=$(grep -c 'interleavings in' "$log" || true)
 tries=$(($(sed -n 's/.*model [a-z ]*: \([0-9]*\) interleavings.*/\1/p' "$log" | paste -sd+)))
 failures=$(sed -n "s/^thread '\(models::[a-z_]*\)'.*panicked.*/\"\1 failed\"/p" "$log" | paste -sd,)
 [ "$status" = 0 ] || [ -n "$failures" ] || failures='"the models did not run"'
-good=$([ "$status" = 0 ] && [ "$count" -ge 12 ] && echo true || echo false)
+good=$([ "$status" = 0 ] && [ "$count" -ge 13 ] && echo true || echo false)
 json "models" "$good" "${tries:-0}" "interleavings" "[$failures]" \
     ", \"models\": $count, \"preemptions\": $LOOM_MAX_PREEMPTIONS"
 [ "$good" = true ]

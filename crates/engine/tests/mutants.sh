@@ -15,6 +15,7 @@ proof-without-epoch protocol  a_proof_that_holds_is_of_the_entry_that_is_there
 proof-without-sequence protocol a_proof_that_holds_is_of_the_entry_that_is_there
 proof-without-clock protocol  a_proof_ends_with_the_time_to_live
 proof-without-rows  protocol  a_proof_that_holds_is_of_the_entry_that_is_there
+late-changes        protocol  a_proof_holds_while_a_change_is_between_its_steps_only_for_what_is_there
 early-publication   protocol  a_reader_between_the_steps_of_a_writer_finds_everything
 early-split-clear   protocol  a_reader_between_the_steps_of_a_writer_finds_everything
 eager-unlock        protocol  a_failed_try_lock_leaves_the_lock_to_its_owner

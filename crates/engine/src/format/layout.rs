@@ -2,7 +2,8 @@
 //! of records. Must not know what they are used for. `docs/explanation/format.md` describes them; a
 //! test compares the two.
 
-/// Offsets in a shard. Readers access only the second cache line.
+/// Offsets in a shard. Readers access only the second cache line, and those that keep what they read
+/// also [`CHANGES`](shard::CHANGES).
 pub mod shard {
     /// The writers' lock.
     pub const LOCK: u64 = 0;
@@ -14,6 +15,8 @@ pub mod shard {
     pub const SEARCHED: u64 = SOONEST + 8;
     /// The number of the search that goes on; 0 if an entry that expires was stored since.
     pub const SEARCH: u64 = SEARCHED + 8;
+    /// Counts acquisitions and releases of the lock: odd while it is held, or its owner has died.
+    pub const CHANGES: u64 = SEARCH + 8;
     /// Bits 0..32 the number of buckets, bits 32..64 a count of entries moved between buckets.
     pub const STATE: u64 = 64;
     /// Bits 0..32 count clears, bits 32..64 tell the boot of the last one. A bucket of another

@@ -96,6 +96,7 @@ fn signature() -> u64 {
     [
         shard::BOOT,
         shard::SEARCH,
+        shard::CHANGES,
         shard::DIRECTORY,
         shard::SWITCHES,
         shard::DELETES,

@@ -1,10 +1,12 @@
 //! What proves that an entry that was read is still what a read would find, for callers that keep
 //! what they made of it. Must not know what that is.
 //!
-//! The proof is the words that the read found: the slot, the shard's epoch, the record's word 0, and,
-//! if the entry has them, its expiry and the rows of its tags and namespaces. If all have the same
-//! values when they are loaded again, the entry was present when the slot was loaded. Why, and which
-//! write changes which word: `docs/explanation/concurrency.md`, "The kept proof".
+//! The evidence is the words that the read found: the slot, the shard's epoch and the record's word 0.
+//! If all have the same values when they are loaded again, the entry was present when the slot was
+//! loaded. Then the shard's count of changes is noted: as long as it is the same, nobody has locked the
+//! shard, so nothing in it has changed. Its expiry, and the rows of its tags and namespaces, are
+//! compared each time. Why, and which write changes which word: `docs/explanation/concurrency.md`,
+//! "The kept proof".
 
 use std::sync::atomic::Ordering;
 
@@ -19,34 +21,31 @@ use crate::format::{expiry, flag, shard, KeyHash, Slot};
 use crate::index::ReadersLine;
 use crate::invalidation::{rows, Watched};
 
-/// Proves that an entry is current: see [`crate::Cache::is_current`]. Six words, because callers keep
-/// one for each object, and look for it among many.
+/// Proves that an entry is current, together with its [`Evidence`]: see [`crate::Cache::is_current`].
+/// Five words, because callers keep one for each object, and look for it among many.
 #[derive(Debug)]
 pub struct Proof {
-    /// Where the slot is, in words, and from bit [`SERIAL_SHIFT`] on in which open file.
-    slot_at: u64,
-    /// The slot, with the caller's bits in place of the policy's.
-    slot: Slot,
-    epoch: u64,
-    /// Word 0 of the record; not busy.
-    first: u64,
-    hash: KeyHash,
-    /// What few entries have.
-    further: Option<Box<Further>>,
-}
-
-/// What a long record and a key of a namespace need.
-#[derive(Debug)]
-struct Further {
-    /// When the time to live ends, `NEVER_US` if never. That of other records is taken from the file.
+    /// The shard's count of changes when the evidence was last found to hold; 0 if that was never
+    /// noted.
+    changes: u64,
+    /// Where that count is.
+    changes_at: u64,
+    /// When the time to live ends, `NEVER_US` if never.
     expiry_us: u64,
-    words: Vec<Watched>,
+    /// The rows of tags and namespaces, and the expiry of a long record. Few entries have any.
+    words: Option<Box<Vec<Watched>>>,
+    /// Of which open file.
+    serial: u32,
+    /// Eight bits of the caller's, 0 at first. The proof has room for them.
+    pub bits: u8,
 }
 
-/// An offset in words has fewer bits.
-const SERIAL_SHIFT: u32 = 40;
-/// Files opened later than this many others have no proofs.
-const SERIALS: u64 = 1 << (u64::BITS - SERIAL_SHIFT);
+/// The words by which a read has found an entry. Needed only after a change in the entry's shard.
+#[derive(Debug)]
+pub struct Evidence {
+    found: FoundAt,
+    hash: KeyHash,
+}
 
 /// The eras of namespaces, and the words that change when one of them ends.
 #[derive(Debug, Default)]
@@ -55,20 +54,6 @@ pub struct WatchedEras {
     pub(crate) words: Vec<Watched>,
     /// The eras, in the order of the namespaces.
     pub eras: Vec<u64>,
-}
-
-impl Proof {
-    /// Eight bits that the caller has set with [`Proof::set_bits`], 0 at first.
-    #[inline(always)]
-    pub fn bits(&self) -> u8 {
-        self.slot.0 as u8
-    }
-
-    /// Sets eight bits that mean nothing here. The proof has room for them.
-    #[inline(always)]
-    pub fn set_bits(&mut self, bits: u8) {
-        self.slot = Slot(self.slot.place() | u64::from(bits));
-    }
 }
 
 /// The bits in which a word differs from the proof's; none if the rule with this name is broken.
@@ -89,20 +74,19 @@ impl Reader<'_> {
         hash: KeyHash,
         eras: Option<&WatchedEras>,
         buffer: &mut Buffer,
-    ) -> Option<Proof> {
-        let FoundAt { slot_at, slot, epoch, first } = buffer.found_at.take()?;
+    ) -> Option<(Proof, Evidence)> {
+        let found = buffer.found_at.take()?;
         let mut words = match eras {
             None => Vec::new(),
             Some(eras) if eras.serial == self.serial => eras.words.clone(),
             Some(_) => return None,
         };
-        if self.serial >= SERIALS {
-            return None;
-        }
+        // Files opened later than so many others have no proofs.
+        let serial = u32::try_from(self.serial).ok()?;
         let header = buffer.header;
         if header.has(flag::LONG) {
             if header.has(flag::EXPIRY) {
-                words.push((slot.offset() + 8, buffer.record[1]));
+                words.push((found.slot.offset() + WORD, buffer.record[1]));
             }
             if let Some(attributes) = header.attributes(&buffer.record).ok()? {
                 rows(&self).watch_tags(attributes.tags, &mut words);
@@ -113,82 +97,100 @@ impl Reader<'_> {
                 }
             }
         }
-        let expiry_us = buffer.expiry_us;
-        let needs_more = header.has(flag::LONG) || !words.is_empty();
-        let further = needs_more.then(|| Box::new(Further { expiry_us, words }));
-        let slot_at = (self.serial << SERIAL_SHIFT) | (slot_at / WORD);
-        Some(Proof { slot_at, slot: Slot(slot.place()), epoch, first, hash, further })
+        let proof = Proof {
+            changes: 0,
+            changes_at: self.shard_at(hash) + shard::CHANGES,
+            expiry_us: buffer.expiry_us,
+            words: (!words.is_empty()).then(|| Box::new(words)),
+            serial,
+            bits: 0,
+        };
+        Some((proof, Evidence { found, hash }))
     }
 
     /// Whether a read would find the entry that was proved. If so, this counts as a hit.
     ///
-    /// The slot is loaded first. The other words are loaded later (acquire), so that a change of one
-    /// of them that came before this read is seen.
+    /// The count of changes is loaded first. The other words are loaded later (acquire), so that a
+    /// change of one of them that came before this read is seen.
     #[inline(always)]
-    pub(crate) fn is_current(self, owner: Option<OwnerId>, proof: &Proof) -> bool {
-        if proof.slot_at >> SERIAL_SHIFT != self.serial {
+    pub(crate) fn is_current(
+        self,
+        owner: Option<OwnerId>,
+        proof: &mut Proof,
+        evidence: &Evidence,
+    ) -> bool {
+        if u64::from(proof.serial) != self.serial {
             return false;
         }
-        let region = self.arena.region();
-        let slot_at = (proof.slot_at & ((1 << SERIAL_SHIFT) - 1)) * WORD;
-        let word: View<'_, 1> = region.view(slot_at);
-        let slot = Slot(word.load(0, Ordering::Acquire));
-        let shard: ReadersLine<'_> = region.view(self.shard_at(proof.hash) + shard::STATE);
-        let epoch = shard.load(shard::readers_word(shard::EPOCH), Ordering::Acquire);
-        let first = region.load(proof.slot.offset(), Ordering::Acquire);
-        let differences = difference(slot.place(), proof.slot.place(), "proof-without-slot")
-            | difference(epoch, proof.epoch, "proof-without-epoch")
-            | difference(first, proof.first, "proof-without-sequence");
-        if differences != 0 {
+        let changes = self.arena.region().load(proof.changes_at, Ordering::Acquire);
+        let is_same = changes == proof.changes && changes != 0;
+        if !is_same && !self.holds(owner, changes, proof, evidence) {
             return false;
         }
-        if proof.first & flag::EXPIRY != 0 && !self.is_in_time(proof) {
+        if proof.expiry_us != expiry::NEVER_US && !self.is_in_time(proof.expiry_us) {
             return false;
         }
-        if let Some(further) = &proof.further {
-            if !self.are_unchanged(&further.words) {
+        if let Some(words) = &proof.words {
+            if !self.are_unchanged(words) {
                 return false;
             }
         }
         if let Some(owner) = owner {
-            self.note_proved_hit(owner, proof, word, slot, shard);
+            self.arena.count_read(owner, Counter::Hits);
         }
         true
     }
 
-    /// Counts a hit as a read does.
-    #[inline(always)]
-    fn note_proved_hit(
+    /// Whether the evidence holds, after a change in the shard. If so, notes in the proof that it did
+    /// at this count of changes, and a hit for the policy. So the policy sees one hit between two
+    /// changes of a shard, of each process that keeps the entry.
+    #[inline(never)]
+    fn holds(
         self,
-        owner: OwnerId,
-        proof: &Proof,
-        word: View<'_, 1>,
-        slot: Slot,
-        shard: ReadersLine<'_>,
-    ) {
-        if let Some(hit) = slot.with_hit() {
-            // The race: as in a read, a hit may be lost.
-            word.replace(0, slot.0, hit.0);
+        owner: Option<OwnerId>,
+        changes: u64,
+        proof: &mut Proof,
+        evidence: &Evidence,
+    ) -> bool {
+        let Evidence { found, hash } = evidence;
+        let region = self.arena.region();
+        let word: View<'_, 1> = region.view(found.slot_at);
+        let slot = Slot(word.load(0, Ordering::Acquire));
+        let shard: ReadersLine<'_> = region.view(self.shard_at(*hash) + shard::STATE);
+        let epoch = shard.load(shard::readers_word(shard::EPOCH), Ordering::Acquire);
+        let first = region.load(found.slot.offset(), Ordering::Acquire);
+        let differences = difference(slot.place(), found.slot.place(), "proof-without-slot")
+            | difference(epoch, found.epoch, "proof-without-epoch")
+            | difference(first, found.first, "proof-without-sequence");
+        if differences != 0 {
+            return false;
         }
-        let below = shard.get(shard::readers_word(shard::SAMPLED_BELOW));
-        if u64::from(proof.hash.first()) < below {
-            self.sample_proved_hit(proof, shard);
+        if first & (flag::EXPIRY | flag::LONG) == flag::EXPIRY {
+            // Setting it again changes nothing else.
+            let expiry = region.load(found.slot.offset() + WORD, Ordering::Acquire);
+            let Some(moment_us) = expiry::moment_us(expiry, *hash) else { return false };
+            proof.expiry_us = moment_us;
         }
-        self.arena.count_read(owner, Counter::Hits);
+        // Whoever held the lock then may change more before the count does.
+        let is_held = changes & 1 != 0 && !mutants::is_on("proof-while-held");
+        proof.changes = if is_held { 0 } else { changes };
+        if owner.is_some() {
+            if let Some(hit) = slot.with_hit() {
+                // The race: as in a read, a hit may be lost.
+                word.replace(0, slot.0, hit.0);
+            }
+            let below = shard.get(shard::readers_word(shard::SAMPLED_BELOW));
+            if u64::from(hash.first()) < below {
+                self.sample_proved_hit(evidence, shard);
+            }
+        }
+        true
     }
 
-    /// Whether the time to live of an entry that has one has not ended.
+    /// Whether a time to live that ends at this moment has not ended.
     #[inline(never)]
-    fn is_in_time(self, proof: &Proof) -> bool {
-        let moment_us = if proof.first & flag::LONG == 0 {
-            // That of the file: if it was set again, that holds.
-            let word = self.arena.region().load(proof.slot.offset() + WORD, Ordering::Acquire);
-            expiry::moment_us(word, proof.hash)
-        } else {
-            proof.further.as_ref().map(|further| further.expiry_us)
-        };
-        mutants::is_on("proof-without-clock")
-            || moment_us.is_some_and(|moment_us| !self.is_expired(moment_us))
+    fn is_in_time(self, expiry_us: u64) -> bool {
+        mutants::is_on("proof-without-clock") || !self.is_expired(expiry_us)
     }
 
     /// Whether words have the same values.
@@ -202,10 +204,10 @@ impl Reader<'_> {
     /// Notes a hit of a sampled key. Its record may be another one by now, which makes no difference
     /// to a sample.
     #[inline(never)]
-    fn sample_proved_hit(self, proof: &Proof, shard: ReadersLine<'_>) {
-        let Some(record) = self.record_at(proof.slot.offset()) else { return };
-        if let Some(header) = self.parse_header(&record.view(), proof.first) {
-            sample_hit(&self, shard, proof.hash, &header);
+    fn sample_proved_hit(self, evidence: &Evidence, shard: ReadersLine<'_>) {
+        let Some(record) = self.record_at(evidence.found.slot.offset()) else { return };
+        if let Some(header) = self.parse_header(&record.view(), evidence.found.first) {
+            sample_hit(&self, shard, evidence.hash, &header);
         }
     }
 }

@@ -43,7 +43,7 @@ impl<'a> Seen<'a> {
 }
 
 /// The words by which a read has found a record.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct FoundAt {
     /// Where its slot is.
     pub slot_at: u64,

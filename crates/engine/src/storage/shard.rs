@@ -4,8 +4,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tuckbox_arena::region::View;
-use tuckbox_arena::{Acquired, Arena, Region};
+use tuckbox_arena::region::{fence, View};
+use tuckbox_arena::{mutants, Acquired, Arena, Region};
 
 use super::context::Context;
 use super::scratch::reserve_scratch;
@@ -26,6 +26,26 @@ pub struct Shard<'a> {
 
 type Words<'a> = View<'a, { shard::DIRECTORY as usize / 8 }>;
 
+const CHANGES: usize = shard::CHANGES as usize / 8;
+
+/// Tells those that keep what they read that entries may change from now on: see
+/// `Reader::is_current`. The count grows past what a dead owner has left.
+#[inline(always)]
+fn begin_changes(words: &Words<'_>) {
+    if mutants::is_on("late-changes") {
+        return;
+    }
+    words.set(CHANGES, words.get(CHANGES).wrapping_add(1) | 1);
+    // Whoever sees a change of an entry also sees this one.
+    fence(Ordering::Release);
+}
+
+/// Tells that entries do not change any more.
+#[inline(always)]
+fn end_changes(words: &Words<'_>) {
+    words.store(CHANGES, (words.get(CHANGES) | 1).wrapping_add(1), Ordering::Release);
+}
+
 impl Drop for Shard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
@@ -34,6 +54,7 @@ impl Drop for Shard<'_> {
         if std::thread::panicking() {
             self.cx.arena.abandon(at);
         } else {
+            end_changes(&self.words);
             self.cx.arena.unlock(at);
         }
     }
@@ -47,7 +68,9 @@ impl<'a> Shard<'a> {
         reserve_scratch(&cx.shape)?;
         let at = cx.arena.geometry().shard_at(index);
         let acquired = cx.arena.lock(at + shard::LOCK, limit)?;
-        Ok((Shard { cx, index, at, words: cx.arena.region().view(at) }, acquired))
+        let words = cx.arena.region().view(at);
+        begin_changes(&words);
+        Ok((Shard { cx, index, at, words }, acquired))
     }
 
     /// Locks a shard if its lock is free. For a second shard, which must not be waited for.
@@ -56,12 +79,15 @@ impl<'a> Shard<'a> {
         let at = cx.arena.geometry().shard_at(index);
         let words = cx.arena.region().view(at);
         let taken = cx.arena.try_lock(at + shard::LOCK)?;
-        if tuckbox_arena::mutants::is_on("eager-unlock") {
+        if mutants::is_on("eager-unlock") {
             return Ok(Some(Shard { cx, index, at, words }).filter(|_| taken));
         }
         // Created only if the lock was taken: dropping a `Shard` releases the lock, whoever holds
         // it.
-        Ok(taken.then(|| Shard { cx, index, at, words }))
+        Ok(taken.then(|| {
+            begin_changes(&words);
+            Shard { cx, index, at, words }
+        }))
     }
 
     pub(crate) fn arena(&self) -> &'a Arena {

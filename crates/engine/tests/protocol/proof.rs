@@ -1,13 +1,14 @@
 //! Kept proofs while a change stops or dies between any two of its steps: a proof that holds is of the
 //! entry that a read finds at that moment.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::clock::Clock;
 use tuckbox_arena::hooks::Point;
-use tuckbox_engine::{Attributes, Buffer, Cache, Config, Proof, Terms, Ttl, Value};
+use tuckbox_engine::{Attributes, Buffer, Cache, Config, Evidence, Proof, Terms, Ttl, Value};
 
 use super::{assert_sound, nth, points_of, Stopped};
 
@@ -61,8 +62,18 @@ const CHANGES: [Change; 11] = [
     Change { name: "churn", make: churn, keeps: true },
 ];
 
+/// What a caller keeps. A question whether it is current changes it.
+struct Kept(RefCell<(Proof, Evidence)>);
+
+impl Kept {
+    fn is_current(&self, cache: &Cache) -> bool {
+        let (proof, evidence) = &mut *self.0.borrow_mut();
+        cache.is_current(proof, evidence)
+    }
+}
+
 /// The value and the version that a get returns, in a namespace: its key is the same in all eras.
-fn get(cache: &Cache) -> (Option<(Vec<u8>, u64)>, Option<Proof>) {
+fn get(cache: &Cache) -> (Option<(Vec<u8>, u64)>, Option<Kept>) {
     let mut buffer = Buffer::new();
     let eras = cache.watch_eras(&[SPACE.to_vec()]).unwrap();
     let (entry, proof) = cache.get_proved(KEY, Some(&eras), &mut buffer).unwrap();
@@ -70,7 +81,7 @@ fn get(cache: &Cache) -> (Option<(Vec<u8>, u64)>, Option<Proof>) {
         Value::Int(number) => (number.to_le_bytes().to_vec(), entry.version),
         Value::Bytes { bytes, .. } => (bytes.to_vec(), entry.version),
     });
-    (found, proof)
+    (found, proof.map(|proof| Kept(RefCell::new(proof))))
 }
 
 fn twins() -> Vec<Arc<Cache>> {
@@ -91,15 +102,20 @@ fn twins_at(now_us: &Arc<AtomicU64>) -> Vec<Arc<Cache>> {
 /// What was read before a change began.
 struct Before {
     found: (Vec<u8>, u64),
-    proof: Proof,
+    proof: Kept,
 }
 
 /// Checks the proof of what was read against what a read finds now.
 #[track_caller]
 fn judge(reader: &Cache, before: &Before, change: &Change, when: &str) {
-    if reader.is_current(&before.proof) {
+    // Whether the proof is asked before the read or after it.
+    if before.proof.is_current(reader) {
         let found = get(reader).0;
         assert_eq!(found.as_ref(), Some(&before.found), "{}, {when}: the proof holds", change.name);
+    }
+    let found = get(reader).0;
+    if before.proof.is_current(reader) {
+        assert_eq!(found.as_ref(), Some(&before.found), "{}, {when}: it still holds", change.name);
     }
 }
 
@@ -118,6 +134,10 @@ fn each_point(mut act: impl FnMut(&Change, Point, &[Arc<Cache>], &Before, Stoppe
             store(&twins[0], Value::Int(1));
             let (found, proof) = get(&twins[1]);
             let before = Before { found: found.unwrap(), proof: proof.unwrap() };
+            // By the count of changes, or by the evidence.
+            if index % 2 == 0 {
+                assert!(before.proof.is_current(&twins[1]), "{}: noted", change.name);
+            }
             // Another number of slots may have been split, because the hash key is another one.
             if let Some(stopped) = Stopped::start(&twins[0], nth(*point, count), change.make) {
                 stops += 1;
@@ -136,13 +156,13 @@ fn a_proof_that_holds_is_of_the_entry_that_is_there() {
         let (found, proof) = get(&twins[1]);
         let before = Before { found: found.unwrap(), proof: proof.unwrap() };
         let hits = twins[1].stats().hits;
-        assert!(twins[1].is_current(&before.proof), "{}: before", change.name);
+        assert!(before.proof.is_current(&twins[1]), "{}: before", change.name);
         assert_eq!(twins[1].stats().hits, hits + 1, "it counts");
         (change.make)(&twins[0]);
         judge(&twins[1], &before, change, "after");
-        assert!(change.keeps || !twins[1].is_current(&before.proof), "{}: after", change.name);
+        assert!(change.keeps || !before.proof.is_current(&twins[1]), "{}: after", change.name);
         twins[1].close();
-        assert!(!twins[1].is_current(&before.proof), "a closed handle");
+        assert!(!before.proof.is_current(&twins[1]), "a closed handle");
     }
 }
 
@@ -158,9 +178,9 @@ fn a_proof_ends_with_the_time_to_live() {
         twins[0].store(KEY, Value::Int(1), &terms(10)).unwrap();
         let proof = get(&twins[1]).1.unwrap();
         now_us.store(1_000_009, Ordering::Relaxed);
-        assert!(twins[1].is_current(&proof));
+        assert!(proof.is_current(&twins[1]));
         now_us.store(1_000_010, Ordering::Relaxed);
-        assert!(!twins[1].is_current(&proof));
+        assert!(!proof.is_current(&twins[1]));
 
         // An end that was set again.
         twins[0].store(KEY, Value::Int(1), &terms(10)).unwrap();
@@ -168,16 +188,16 @@ fn a_proof_ends_with_the_time_to_live() {
         assert!(twins[0].touch(KEY, Ttl::Us(30)).unwrap());
         let proof = get(&twins[1]).1.unwrap();
         now_us.store(1_000_039, Ordering::Relaxed);
-        assert!(twins[1].is_current(&proof));
+        assert!(proof.is_current(&twins[1]));
         // Of an entry with tags it may be too early.
-        assert!(twins[1].is_current(&former) || !tags.is_empty());
+        assert!(former.is_current(&twins[1]) || !tags.is_empty());
         assert!(twins[0].touch(KEY, Ttl::Never).unwrap());
         let proof = get(&twins[1]).1.unwrap();
         now_us.store(2_000_000, Ordering::Relaxed);
-        assert!(twins[1].is_current(&proof));
+        assert!(proof.is_current(&twins[1]));
         assert!(twins[0].touch(KEY, Ttl::Us(5)).unwrap());
         now_us.store(2_000_005, Ordering::Relaxed);
-        assert!(!twins[1].is_current(&proof) && !twins[1].is_current(&former));
+        assert!(!proof.is_current(&twins[1]) && !former.is_current(&twins[1]));
     }
 }
 
@@ -193,7 +213,7 @@ fn a_proof_holds_while_a_change_is_between_its_steps_only_for_what_is_there() {
             judge(&twins[1], &between, change, &format!("after a read {when}"));
         }
         judge(&twins[1], before, change, "after");
-        assert!(change.keeps || !twins[1].is_current(&before.proof), "{}: after", change.name);
+        assert!(change.keeps || !before.proof.is_current(&twins[1]), "{}: after", change.name);
         assert_sound(&twins[2]);
     });
 }
@@ -205,7 +225,7 @@ fn a_proof_holds_after_a_death_only_for_what_is_there() {
         twins[1].declare_dead(0);
         judge(&twins[1], before, change, &when);
         store(&twins[2], Value::Int(9));
-        assert!(!twins[1].is_current(&before.proof), "{}, {when}: replaced", change.name);
+        assert!(!before.proof.is_current(&twins[1]), "{}, {when}: replaced", change.name);
         assert_sound(&twins[1]);
         drop(dead);
     });

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString};
-use tuckbox_engine::{Handle, Proof};
+use tuckbox_engine::{Evidence, Handle, Proof};
 
 use self::copies::{copied, kind_of, Kind};
 use self::table::{Kept, Table};
@@ -107,7 +107,8 @@ impl Local {
     ) -> Option<PyResult<Bound<'py, PyAny>>> {
         let py = name.key.py();
         let find = |table: &mut Table| {
-            let (value, kind) = table.find(&name, |proof| cache.is_current(proof))?;
+            let (value, kind) =
+                table.find(&name, |proof, evidence| cache.is_current(proof, evidence))?;
             Some((value.bind(py).clone(), kind))
         };
         // Copied afterwards: that may run the garbage collector, and so Python code.
@@ -120,7 +121,12 @@ impl Local {
     /// Keeps the object that a get returned. Does nothing if its type does not allow that.
     #[cold]
     #[inline(never)]
-    pub fn keep(&self, name: Name<'_, '_>, value: &Bound<'_, PyAny>, proof: Proof) -> PyResult<()> {
+    pub fn keep(
+        &self,
+        name: Name<'_, '_>,
+        value: &Bound<'_, PyAny>,
+        (proof, evidence): (Proof, Evidence),
+    ) -> PyResult<()> {
         let py = value.py();
         let Some((kind, value_bytes)) = kind_of(value) else {
             self.forget(name);
@@ -131,7 +137,8 @@ impl Local {
             Kind::Copied { nests } => copied(value, nests)?,
         };
         let bytes = value_bytes.saturating_add(kind_of(name.key).map_or(0, |(_, bytes)| bytes));
-        let kept = || Kept { key: name.key.clone().unbind(), value: value.unbind(), proof };
+        let key = name.key.clone().unbind();
+        let kept = || (Kept { key, value: value.unbind(), proof }, evidence);
         self.table.with(py, |table| table.keep(&name, kind, bytes, kept));
         Ok(())
     }

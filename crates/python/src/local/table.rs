@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use tuckbox_engine::Proof;
+use tuckbox_engine::{Evidence, Proof};
 
 use super::copies::Kind;
 use super::index::{Index, POSITIONS_MAX};
@@ -41,29 +41,30 @@ impl Kept {
     /// How the object is handed out.
     #[inline(always)]
     fn kind(&self) -> Kind {
-        Kind::of_bits(self.proof.bits() >> KIND_SHIFT)
+        Kind::of_bits(self.proof.bits >> KIND_SHIFT)
     }
 
     /// Whether the key is in a namespace.
     #[inline(always)]
     pub fn is_in_space(&self) -> bool {
-        self.proof.bits() & IN_SPACE != 0
+        self.proof.bits & IN_SPACE != 0
     }
 
     #[inline(always)]
     fn is_recent(&self) -> bool {
-        self.proof.bits() & RECENT != 0
+        self.proof.bits & RECENT != 0
     }
 
     #[inline(always)]
     fn set_recent(&mut self, is_recent: bool) {
-        let others = self.proof.bits() & !RECENT;
-        self.proof.set_bits(others | u8::from(is_recent));
+        self.proof.bits = self.proof.bits & !RECENT | u8::from(is_recent);
     }
 }
 
-/// What a hit does not need.
+/// What a hit does not need, or seldom.
 pub struct Rest {
+    /// What proves the object after a change.
+    pub evidence: Evidence,
     /// The namespace of the key.
     pub space: Option<Arc<Space>>,
     /// About how many bytes key and object take.
@@ -122,11 +123,11 @@ impl Table {
     pub fn find(
         &mut self,
         name: &Name<'_, '_>,
-        is_current: impl FnOnce(&Proof) -> bool,
+        is_current: impl FnOnce(&mut Proof, &Evidence) -> bool,
     ) -> Option<(&Py<PyAny>, Kind)> {
         let position = self.position_of_same(name)?;
         let kept = self.kept.get_mut(position)?;
-        if !is_current(&kept.proof) {
+        if !is_current(&mut kept.proof, &self.rests.get(position)?.evidence) {
             return None;
         }
         if !kept.is_recent() {
@@ -141,7 +142,7 @@ impl Table {
         name: &Name<'_, '_>,
         kind: Kind,
         value_bytes: usize,
-        kept: impl FnOnce() -> Kept,
+        kept: impl FnOnce() -> (Kept, Evidence),
     ) {
         self.forget(name);
         let bytes = value_bytes.saturating_add(OWN_BYTES);
@@ -151,13 +152,13 @@ impl Table {
         while self.bytes + bytes > self.bytes_max || self.kept.len() == POSITIONS_MAX {
             self.drop_one(name.key.py());
         }
-        let mut kept = kept();
+        let (mut kept, evidence) = kept();
         self.bytes += bytes;
         self.index.add(name.hash, &self.hashes);
         let in_space = if name.space.is_some() { IN_SPACE } else { 0 };
-        kept.proof.set_bits(in_space | kind.bits() << KIND_SHIFT);
+        kept.proof.bits = in_space | kind.bits() << KIND_SHIFT;
         self.kept.push(kept);
-        self.rests.push(Rest { space: name.space.cloned(), bytes });
+        self.rests.push(Rest { evidence, space: name.space.cloned(), bytes });
         self.hashes.push(name.hash);
     }
 
