@@ -4,13 +4,12 @@
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::mutants;
 
-use super::store::DRAFT_WORDS;
+use super::store::{Storing, Tries, DRAFT_WORDS};
 use super::write::InPlace;
 use super::Store;
 use crate::error::Result;
 use crate::format::{gate, shard, Draft};
 use crate::repair::lock;
-use crate::storage::Need;
 use crate::value::{Attributes, Condition, Pass, Ttl, Value};
 
 impl Store<'_> {
@@ -49,46 +48,40 @@ impl Store<'_> {
         let hash = self.hasher.key(key);
         let mut spare = DRAFT_WORDS.take();
         let extras = self.extras(None, attributes);
-        let mut draft = Draft::new(key, hash, value, extras, &self.shape, &mut spare)?;
-        let weight = self.store_draft_passing(key, &mut draft, pass);
-        DRAFT_WORDS.set(draft.into_spare());
-        self.arena.check_not_lost()?;
-        weight
-    }
-
-    fn store_draft_passing(
-        self,
-        key: &[u8],
-        draft: &mut Draft<'_>,
-        pass: &Pass,
-    ) -> Result<Option<i64>> {
-        if draft.header().body_count != 0 {
-            return Ok(None);
-        }
-        let shard = self.lock(draft.hash.shard(self.shape.shard_count))?;
-        if !self.is_open(pass) {
-            return Ok(None);
-        }
-        hooks::reach(Point::GatePassed);
+        let draft = Draft::new(key, hash, value, extras, &self.shape, &mut spare)?;
         let condition = match pass.version {
             0 => Condition::Absent,
             version => Condition::Version(version),
         };
-        match shard.put_in_place(key, draft, condition) {
-            InPlace::Done(true) => {}
-            InPlace::Done(false) => return Ok(None),
+        let mut storing = Storing { key, draft, condition, tries: Tries::default() };
+        let weight = self.attempt_passing(&mut storing, pass);
+        DRAFT_WORDS.set(storing.draft.into_spare());
+        self.arena.check_not_lost()?;
+        weight
+    }
+
+    fn attempt_passing(self, storing: &mut Storing<'_>, pass: &Pass) -> Result<Option<i64>> {
+        if storing.draft.header().body_count != 0 {
+            return Ok(None);
+        }
+        let shard = self.lock(storing.draft.hash.shard(self.shape.shard_count))?;
+        if !self.is_open(pass) {
+            return Ok(None);
+        }
+        hooks::reach(Point::GatePassed);
+        match shard.put_in_place(storing.key, &mut storing.draft, storing.condition) {
+            InPlace::Done(true) => Ok(Some(self.weigh(pass.delta))),
+            InPlace::Done(false) => Ok(None),
             InPlace::NotEnough(live) => {
-                if live.is_none() && !shard.evict_to_limit() {
-                    return Ok(None);
+                // Before the lock is released: who closes the gate then must know the weight.
+                let weight = self.weigh(pass.delta);
+                let stored = self.evict_and_put(shard, storing, live, &[]);
+                if !matches!(stored, Ok(Some(true))) {
+                    self.weigh(-pass.delta);
                 }
-                if shard.put(draft, live.as_ref(), &[], Need::NewRecord).is_none() {
-                    return Ok(None);
-                }
-                shard.add_word(shard::SETS, 1);
-                shard.tidy();
+                Ok(stored?.and(Some(weight)))
             }
         }
-        Ok(Some(self.weigh(pass.delta)))
     }
 
     /// Deletes an entry, and adds to the weight. Returns as [`Store::store_passing`].

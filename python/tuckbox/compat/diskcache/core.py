@@ -222,7 +222,7 @@ class Cache(Queues):
             yield
 
     def _transact(self, retry: bool = False, *, opens: bool = False) -> Change:
-        return self._entries.change(self._timeout, retry, opens=opens)
+        return Change(self._entries, self._timeout, retry, opens=opens)
 
     def _place(self, key: Any) -> tuple[Any, Any]:
         return Entries.place(*self._disk.put(key))
@@ -562,6 +562,8 @@ class Cache(Queues):
         return self._with_extras(entry, value, expire_time, tag)
 
     def _fetch(self, entry: Entry, read: bool) -> Any:
+        if len(entry) == SHORT and type(self._disk) is Disk:
+            return entry[VALUE]
         return self._disk.fetch(
             field_of(entry, MODE), field_of(entry, FILENAME), entry[VALUE], read
         )
@@ -640,6 +642,8 @@ class Cache(Queues):
 
     @staticmethod
     def _with_extras(entry: Entry, value: Any, expire_time: bool, tag: bool) -> Any:
+        if not (expire_time or tag):
+            return value
         return _with_extras(value, field_of(entry, EXPIRE), field_of(entry, TAG), expire_time, tag)
 
     def __delitem__(self, key: Any, retry: bool = True) -> None:

@@ -133,7 +133,7 @@ def field_of(entry: Entry, field: int) -> Any:
 class Entries:
     """The entries of one directory, and the handle on its file.
 
-    Methods that change something need the lock: call them inside of ``with change()``.
+    Methods that change something need the lock: call them inside of ``with Change(...)``.
 
     Attributes:
         directory: The directory.
@@ -297,15 +297,6 @@ class Entries:
         return (place[0], False) if type(place) is tuple else (place, True)
 
     # --- Changing ------------------------------------------------------------------------------
-
-    def change(self, timeout: float, retry: bool, *, opens: bool = False) -> Change:
-        """Return a context manager that holds the lock.
-
-        Args:
-            timeout, retry: See `WriteLock.acquire`.
-            opens: Whether later changes like this one may do without the lock.
-        """
-        return Change(self, timeout, retry, opens)
 
     def begin(self, timeout: float, retry: bool, opens: bool) -> None:
         """Take the lock. Undoes what a process has left undone that died in a transaction."""
@@ -606,8 +597,14 @@ class Change:
 
     __slots__ = ("_entries", "_opens", "_retry", "_timeout")
 
-    def __init__(self, entries: Entries, timeout: float, retry: bool, opens: bool) -> None:
-        """Take nothing yet."""
+    def __init__(self, entries: Entries, timeout: float, retry: bool, *, opens: bool) -> None:
+        """Take nothing yet.
+
+        Args:
+            entries: The entries.
+            timeout, retry: See `WriteLock.acquire`.
+            opens: Whether later changes like this one may do without the lock.
+        """
         self._opens = opens
         self._entries = entries
         self._timeout = timeout
