@@ -467,6 +467,7 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.compat.diskcache.disk",
         "tuckbox.compat.diskcache.entries",
         "tuckbox.compat.diskcache.memoizing",
+        "tuckbox.compat.diskcache.passing",
         "tuckbox.compat.diskcache.queues",
         "tuckbox.compat.diskcache.settings",
         "tuckbox.errors",
@@ -498,6 +499,12 @@ ARROWS: dict[str, set[str]] = {
     },
     "tuckbox.compat.diskcache.locks": {"tuckbox.compat.diskcache.settings"},
     "tuckbox.compat.diskcache.memoizing": {"tuckbox.compat.diskcache.settings"},
+    "tuckbox.compat.diskcache.passing": {
+        "tuckbox.compat.diskcache.disk",
+        "tuckbox.compat.diskcache.entries",
+        "tuckbox.compat.diskcache.queues",
+        "tuckbox.errors",
+    },
     "tuckbox.compat.diskcache.queues": {
         "tuckbox.compat.diskcache.disk",
         "tuckbox.compat.diskcache.entries",

@@ -25,6 +25,63 @@ def add_all(module: str, directory: str, keys: int) -> int:
         return sum(cache.add(key, "x" * 40_000 if key % 10 == 0 else key) for key in range(keys))
 
 
+def change_all(module: str, directory: str, seed: int, times: int) -> tuple[int, int]:
+    """Change entries that others change, too; return what was added to each of two numbers."""
+    rng = random.Random(seed)
+    added = [0, 0]
+    with importlib.import_module(module).Cache(directory) as cache:
+        for number in range(times):
+            key = f"key {rng.randrange(20)}"
+            operations = [
+                lambda key=key, number=number: cache.set(key, "x" * number, retry=True),
+                lambda key=key, number=number: cache.set(key, [number], tag="red", retry=True),
+                lambda key=key, number=number: cache.set(key, number, expire=1000, retry=True),
+                lambda key=key: cache.add(key, b"new", retry=True),
+                lambda key=key: cache.delete(key, retry=True),
+                lambda key=key: cache.pop(key, retry=True),
+            ]
+            rng.choice(operations)()
+            cache.incr("passing", retry=True)
+            added[0] += 1
+            if number % 5 == 0:
+                with cache.transact(retry=True):
+                    before = cache["passing"], cache["by hand"]
+                    for name, value in zip(("passing", "by hand"), before):
+                        cache[name] = value + 1
+                    assert (cache["passing"], cache["by hand"]) == (before[0] + 1, before[1] + 1)
+                added = [added[0] + 1, added[1] + 1]
+    return added[0], added[1]
+
+
+def set_in_turn(module: str, directory: str, turns: Any, number: int, times: int) -> None:
+    """Set a new key whenever it is this process's turn."""
+    with importlib.import_module(module).Cache(directory) as cache:
+        for time in range(times):
+            turns[number].acquire()
+            cache.set(f"{time} of {number}", "x" * 100)
+            turns[(number + 1) % len(turns)].release()
+
+
+def set_for_ever(directory: str, seed: int) -> None:
+    """Set, delete and cull without a transaction, until killed."""
+    ours = importlib.import_module("tuckbox.compat.diskcache")
+    rng = random.Random(seed)
+    cache = ours.Cache(directory, size_limit=20_000)
+    while True:
+        key = f"key {rng.randrange(300)}"
+        cache.set(key, key * rng.randrange(1, 20))
+        cache.incr("count")
+        if rng.random() < 0.1:
+            cache.delete(key)
+
+
+def die_with_the_lock(directory: str) -> None:
+    ours = importlib.import_module("tuckbox.compat.diskcache")
+    cache = ours.Cache(directory)
+    with cache._transact():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def move(module: str, directory: str, taken: str, items: int) -> None:
     """Pull items until all are taken, and note each."""
     with importlib.import_module(module).Cache(directory) as cache:

@@ -78,6 +78,10 @@ pub enum Point {
     RepairStep,
     /// A counter of invalidations has moved, but the entry is not removed.
     Invalidated,
+    /// The gate is marked as closing, but the shards' locks were not passed.
+    GateClosing,
+    /// A change has passed the gate, but nothing is stored.
+    GatePassed,
     /// A row names the key of a maker, but not the maker.
     MakerNamed,
     /// A waiter has announced itself in a claim, but does not sleep.

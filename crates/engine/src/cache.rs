@@ -11,7 +11,7 @@ use tuckbox_arena::{check_private_folder, Arena, Place};
 use crate::error::{reserve, Error, Result};
 use crate::eviction::{IfStuck, EVICTION_BATCH};
 use crate::format::{
-    plan, shard, KeyHash, Shape, BUCKETS_AT_FIRST, MAX_ENTRIES_MAX, NO_EVICTION, ORDERED,
+    gate, plan, shard, KeyHash, Shape, BUCKETS_AT_FIRST, MAX_ENTRIES_MAX, NO_EVICTION, ORDERED,
     SIZE_BYTES_MIN,
 };
 use crate::index::Lookup;
@@ -21,7 +21,8 @@ use crate::reading::{Buffer, Evidence, Live, Proof, Reader, ScanState, WatchedEr
 use crate::repair::{lock, Audit};
 use crate::storage::{check_tag, Context};
 use crate::value::{
-    Attributes, Changes, CheckReport, Condition, Config, Entry, FullEntry, Item, Terms, Ttl, Value,
+    Attributes, Changes, CheckReport, Condition, Config, Entry, FullEntry, Item, Pass, Terms, Ttl,
+    Value,
 };
 use crate::writing::{Store, Writer};
 
@@ -426,6 +427,60 @@ impl Cache {
         drop(shard);
         self.cx.arena.check_not_lost()?;
         Ok(true)
+    }
+
+    /// The gate's word. It is open if the two lowest bits are 0.
+    pub fn gate(&self) -> u64 {
+        self.cx.gate()
+    }
+
+    /// Closes the gate, and returns its new word: from then on [`Cache::store_passing`] and
+    /// [`Cache::delete_passing`] change nothing. The caller has a lock of its own, so that nobody else
+    /// closes or opens it meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Arena`] for locks. Some changes may still pass then, none with the word of now.
+    pub fn close_gate(&self) -> Result<u64> {
+        self.writes().close_gate()
+    }
+
+    /// Opens the gate. For the caller that has closed it.
+    pub fn open_gate(&self) {
+        self.cx.set_gate(self.cx.gate() & !gate::STATES);
+    }
+
+    /// A number after all that were given. For the caller that has closed the gate, and for a change after it
+    /// has looked at the gate: then the numbers of changes have the order of the gate's words.
+    pub fn next_number(&self) -> u64 {
+        self.cx.next_number()
+    }
+
+    /// The last number that was given.
+    pub fn last_number(&self) -> u64 {
+        self.cx.last_number()
+    }
+
+    /// Adds to the weight, and returns it.
+    pub fn weigh(&self, delta: i64) -> i64 {
+        self.cx.weigh(delta)
+    }
+
+    /// Stores a value that never expires, and adds to the weight. Returns the weight; none, and nothing
+    /// is changed, if the gate or the key's entry has changed since the caller looked, or if there is
+    /// no room at once.
+    ///
+    /// # Errors
+    /// As [`Cache::set`].
+    pub fn store_passing(&self, key: &[u8], value: Value<'_>, pass: &Pass) -> Result<Option<i64>> {
+        self.writes().store_passing(key, value, pass)
+    }
+
+    /// Deletes an entry, and adds to the weight. Returns as [`Cache::store_passing`].
+    ///
+    /// # Errors
+    /// As [`Cache::delete`].
+    pub fn delete_passing(&self, key: &[u8], pass: &Pass) -> Result<Option<i64>> {
+        self.writes().delete_passing(key, pass)
     }
 
     /// Deletes an entry and returns it. Of several concurrent callers only one gets it.

@@ -19,7 +19,8 @@ use crate::error::{Error, Result};
 use crate::leases::{Begin, Token};
 use crate::reading::{Buffer, Evidence, Order, Proof, ScanState, WatchedEras};
 use crate::value::{
-    Attributes, Changes, CheckReport, Config, Entry, FullEntry, Item, Stats, Terms, Ttl, Value,
+    Attributes, Changes, CheckReport, Config, Entry, FullEntry, Item, Pass, Stats, Terms, Ttl,
+    Value,
 };
 
 /// How often an operation starts again because its file was replaced meanwhile. A write starts again
@@ -500,6 +501,46 @@ impl Handle {
     /// See [`Cache::delete_version`].
     pub fn delete_version(&self, key: &[u8], version: u64) -> Result<bool> {
         self.write(|cache| cache.delete_version(key, version))
+    }
+
+    /// See [`Cache::gate`].
+    pub fn gate(&self) -> u64 {
+        self.latest.get().gate()
+    }
+
+    /// See [`Cache::close_gate`].
+    pub fn close_gate(&self) -> Result<u64> {
+        self.write(Cache::close_gate)
+    }
+
+    /// See [`Cache::open_gate`].
+    pub fn open_gate(&self) {
+        self.latest.get().open_gate();
+    }
+
+    /// See [`Cache::next_number`].
+    pub fn next_number(&self) -> u64 {
+        self.latest.get().next_number()
+    }
+
+    /// See [`Cache::last_number`].
+    pub fn last_number(&self) -> u64 {
+        self.latest.get().last_number()
+    }
+
+    /// See [`Cache::weigh`].
+    pub fn weigh(&self, delta: i64) -> i64 {
+        self.latest.get().weigh(delta)
+    }
+
+    /// See [`Cache::store_passing`].
+    pub fn store_passing(&self, key: &[u8], value: Value<'_>, pass: &Pass) -> Result<Option<i64>> {
+        self.write(|cache| cache.store_passing(key, value, pass))
+    }
+
+    /// See [`Cache::delete_passing`].
+    pub fn delete_passing(&self, key: &[u8], pass: &Pass) -> Result<Option<i64>> {
+        self.write(|cache| cache.delete_passing(key, pass))
     }
 
     /// See [`Cache::get_and_touch`].

@@ -72,6 +72,7 @@ impl Cache {
         let new = Cache { cx: Context::new(arena, config) };
         self.continue_versions(&new);
         rows(&new.cx).continue_from(rows(&self.cx));
+        new.cx.continue_gate(&self.cx);
         let live_count = copy_all(&self.cx, &shards, &new)?;
         // A mapping that was lost meanwhile has no more entries to copy.
         former.check_not_lost()?;
@@ -117,6 +118,7 @@ impl Cache {
         let new = Cache { cx: Context::new(arena, config) };
         self.continue_versions(&new);
         rows(&new.cx).continue_from(rows(&self.cx));
+        new.cx.continue_gate(&self.cx);
         let live_count = copy_all(&self.cx, &shards, &new)?;
         // A mapping that was lost meanwhile has no more entries to copy.
         former.check_not_lost()?;

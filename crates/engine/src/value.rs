@@ -105,6 +105,17 @@ pub enum Condition<'a> {
     Unchanged(&'a Basis),
 }
 
+/// How a change passes the gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pass {
+    /// The gate's word, which must be the same still.
+    pub gate: u64,
+    /// The version of the key's entry, which must be the same still; 0 if it has none.
+    pub version: u64,
+    /// What the change adds to the weight.
+    pub delta: i64,
+}
+
 /// How a value is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms<'a> {

@@ -50,7 +50,8 @@ fn constants() -> BTreeMap<(&'static str, &'static str), u64> {
     constants!(map, shadow: APPENDS CLOCK INCREMENTS HALVINGS WINS ENTRIES);
     constants!(map, maker: HASH CLAIM);
     constants!(map, flag: EXPIRY NUMBER LONG);
-    constants!(map, table: STAMP_CLOCK CLOCK_BOOT BASE_ERA LAST_POSITION TAG_ROWS);
+    constants!(map, table: STAMP_CLOCK CLOCK_BOOT BASE_ERA LAST_POSITION GATE LAST_NUMBER WEIGHT
+        TAG_ROWS);
     constants!(map, tag_row: TAG INVALIDATED STALED);
     constants!(map, namespace_row: NAMESPACE ERA);
     map

@@ -12,7 +12,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 use tuckbox_engine::{
-    default_size, Changes, Clock, Condition, Config, Error, FullEntry, Handle, Place, Rights, Walk,
+    default_size, Changes, Clock, Condition, Config, Error, FullEntry, Handle, Pass, Place, Rights,
+    Walk,
 };
 
 use crate::clock::ManualClock;
@@ -25,7 +26,7 @@ use crate::scratch::{self, Used};
 use crate::spaces;
 use crate::terms::{self, OwnedTerms};
 use crate::waiter::{self, PythonWaiter};
-use crate::{choices, dumps, get_set, many, numbers, reports, ttl};
+use crate::{choices, dumps, gate, get_set, many, numbers, reports, ttl};
 
 /// The operations of a cache. Use the subclass `tuckbox.Cache` to open one.
 #[derive(Default)]
@@ -1113,6 +1114,75 @@ impl Core {
     #[getter]
     fn _local_bytes(&self) -> PyResult<Option<u64>> {
         Ok(self.opened()?.local.as_ref().map(|local| local.bytes_max()))
+    }
+
+    /// The gate's word. It is open if the two lowest bits are 0.
+    #[getter]
+    fn _gate(&self) -> PyResult<u64> {
+        Ok(self.opened()?.cache.gate())
+    }
+
+    /// Closes the gate, for a caller that keeps out others who do so. Its new word.
+    fn _close_gate(&self, py: Python<'_>) -> PyResult<u64> {
+        let opened = self.opened()?;
+        opened.cache.close_gate().map_err(|error| opened.refused(py, error))
+    }
+
+    /// Opens the gate.
+    fn _open_gate(&self) -> PyResult<()> {
+        self.opened()?.cache.open_gate();
+        Ok(())
+    }
+
+    /// A number after all that were given.
+    fn _next_number(&self) -> PyResult<u64> {
+        Ok(self.opened()?.cache.next_number())
+    }
+
+    /// The last number that was given.
+    #[getter]
+    fn _last_number(&self) -> PyResult<u64> {
+        Ok(self.opened()?.cache.last_number())
+    }
+
+    /// Adds to the weight, and returns it.
+    fn _weigh(&self, delta: i64) -> PyResult<i64> {
+        Ok(self.opened()?.cache.weigh(delta))
+    }
+
+    /// Looks at a key for a change that may pass the gate. See [`gate::look`].
+    fn _look<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        word: u64,
+    ) -> Quick<Option<gate::Seen<'py>>> {
+        gate::look(self.opened()?, py, key, word)
+    }
+
+    /// Stores a value, if the gate and the entry are as they were. See [`gate::store`].
+    fn _store_passing(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        word: u64,
+        version: u64,
+        delta: i64,
+    ) -> Quick<Option<i64>> {
+        gate::store(self.opened()?, py, key, value, Pass { gate: word, version, delta })
+    }
+
+    /// Deletes an entry, if it and the gate are as they were. See [`gate::delete`].
+    fn _delete_passing(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        word: u64,
+        version: u64,
+        delta: i64,
+    ) -> Quick<Option<i64>> {
+        gate::delete(self.opened()?, py, key, &Pass { gate: word, version, delta })
     }
 
     // For the garbage collector: a codec may refer to the cache.

@@ -30,6 +30,7 @@ mod errors;
 mod explain;
 #[allow(unsafe_code)]
 mod fastcall;
+mod gate;
 mod get_set;
 #[allow(unsafe_code)]
 mod gil_cell;

@@ -97,12 +97,32 @@ pub mod table {
     pub const BASE_ERA: u64 = CLOCK_BOOT + 8;
     /// The last position given to an entry of an ordered cache; only grows.
     pub const LAST_POSITION: u64 = BASE_ERA + 8;
+    /// The gate; see [`super::gate`].
+    pub const GATE: u64 = LAST_POSITION + 8;
+    /// The last number given to a change that passes the gate, or to who has closed it.
+    pub const LAST_NUMBER: u64 = GATE + 8;
+    /// The sum of what these have added: a signed number.
+    pub const WEIGHT: u64 = LAST_NUMBER + 8;
     /// The rows of tags.
-    pub const TAG_ROWS: u64 = 32;
+    pub const TAG_ROWS: u64 = 64;
     /// Rows, from a name's first one on, among which its own can be; fewer if there are fewer.
     pub const WINDOW: u64 = 16;
     /// The clock, the stamps of entries and their positions are below this; a later value is damaged.
     pub const STAMPS_END: u64 = 1 << 60;
+}
+
+/// Bits of the gate's word. The others count how often it was closed.
+pub mod gate {
+    /// The bits that tell its state.
+    pub const STATES: u64 = 3;
+    /// Changes pass.
+    pub const OPEN: u64 = 0;
+    /// None may begin; some may be under way.
+    pub const CLOSING: u64 = 1;
+    /// None passes.
+    pub const CLOSED: u64 = 2;
+    /// One closing.
+    pub const TURN: u64 = 4;
 }
 
 /// Offsets in the row of a tag.

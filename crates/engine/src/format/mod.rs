@@ -16,7 +16,7 @@ pub use self::attributes::{NewAttributes, StoredAttributes, POSITION_OPEN};
 pub use self::draft::{Draft, Extras};
 pub use self::hash::{Hasher, KeyHash, RecordPlace};
 pub use self::layout::{
-    flag, log, namespace_row, note, policy_selection, shadow, shard, table, tag_row,
+    flag, gate, log, namespace_row, note, policy_selection, shadow, shard, table, tag_row,
     BUCKETS_AT_FIRST, BUCKET_BYTES, BUCKET_WORD, GHOST_ROW_BYTES, MAX_ENTRIES_MAX,
     RECORD_SPACE_MIN, SIZE_BYTES_MIN, SLOTS_PER_BUCKET, TRAILER_BYTES,
 };

@@ -4,6 +4,7 @@
 mod bodies;
 mod context;
 mod directory;
+mod gate;
 mod invalidations;
 mod logs;
 mod pinned;

@@ -2,6 +2,7 @@
 
 mod bodies;
 mod expire;
+mod gated;
 mod many;
 mod store;
 mod write;

@@ -101,6 +101,8 @@ class Candidates:
         self._items = heapq.nsmallest(limit, (item for item in measured if item[0] is not None))
         self._foreign = self._entries.foreign
         self.known = True
+        if self._open:
+            self._entries.watched = True
         if self._open and len(self._items) < limit:
             self._horizon = math.inf
         elif self._items:

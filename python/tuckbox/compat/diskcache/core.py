@@ -39,6 +39,7 @@ from tuckbox.compat.diskcache.entries import (
     shorten,
 )
 from tuckbox.compat.diskcache.memoizing import memoizer
+from tuckbox.compat.diskcache.passing import OVER, PASSED, PRESENT, REFUSED, Passing
 from tuckbox.compat.diskcache.queues import TRIES, Queues, widen_ends
 from tuckbox.compat.diskcache.settings import (
     DEFAULT_SETTINGS,
@@ -54,6 +55,8 @@ __all__ = ["Cache"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Found = tuple[int, Any, Any, bool]
 """Number, key of the file, and what `Disk.put` returned for the key."""
+_INT_MIN: Final = -(2**63)
+_INT_MAX: Final = 2**63 - 1
 _BATCH: Final = 100
 _CULL_BATCH: Final = 10
 _MISSING: Final = object()
@@ -138,6 +141,7 @@ class Cache(Queues):
         _create_directory(self._directory)
         self._entries = Entries(self._directory, self._remove_file)
         self._culling = Culling(self._entries)
+        self._passing = Passing(self._entries)
         stored = self._entries.settings()
         merged = {**DEFAULT_SETTINGS, **stored, **settings}
         for name in METADATA:
@@ -217,8 +221,8 @@ class Cache(Queues):
             entries.undo_on_failure()
             yield
 
-    def _transact(self, retry: bool = False) -> Change:
-        return self._entries.change(self._timeout, retry)
+    def _transact(self, retry: bool = False, *, opens: bool = False) -> Change:
+        return Change(self._entries, self._timeout, retry, opens=opens)
 
     def _place(self, key: Any) -> tuple[Any, Any]:
         return Entries.place(*self._disk.put(key))
@@ -248,11 +252,38 @@ class Cache(Queues):
         Raises:
             Timeout: The lock was not free within ``timeout``.
         """
+        if expire is None and tag is None:
+            result = self._set_plain(key, value)
+            if result == PASSED:
+                return True
+            if result == OVER:
+                self._cull_after(retry)
+                return True
         return self._put(key, value, expire, read, tag, retry, only_new=False)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Store a value. Waits for the lock for as long as it takes."""
-        self._put(key, value, None, False, None, True, only_new=False)
+        result = self._set_plain(key, value)
+        if result == OVER:
+            self._cull_after(True)
+        elif result != PASSED:
+            self._put(key, value, None, False, None, True, only_new=False)
+
+    def _set_plain(self, key: Any, value: Any) -> int:
+        """Set the most common keys and values without the steps of `_put`, or do nothing."""
+        disk = self._disk
+        kind = type(value)
+        if type(key) is not str or len(key) > LONGEST_KEY or type(disk) is not Disk:
+            return REFUSED
+        if kind is str or kind is bytes:
+            length = len(value)
+            if length >= disk.min_file_size:
+                return REFUSED
+        elif kind is float or (kind is int and _INT_MIN <= value <= _INT_MAX):
+            length = 8
+        else:
+            return REFUSED
+        return self._passing.put_plain(key, value, length, self.size_limit)
 
     def add(
         self,
@@ -287,11 +318,23 @@ class Cache(Queues):
         *,
         only_new: bool,
     ) -> bool:
+        disk = self._disk
+        if type(key) is str and len(key) <= LONGEST_KEY and type(disk) is Disk:
+            place, long_key = key, None
+        else:
+            place, long_key = Entries.place(*disk.put(key))
+        _, mode, filename, kept = stored = disk.store(value, read, key=key)
+        if filename is None and type(kept) is not memoryview:
+            result = self._passing.put(
+                place, long_key, mode, kept, expire, tag, self.size_limit, only_new
+            )
+            if result != REFUSED:
+                if result == OVER:
+                    self._cull_after(retry)
+                return result != PRESENT
         now = time.time()
-        place, long_key = self._place(key)
-        stored = self._disk.store(value, read, key=key)
         try:
-            with self._transact(retry) as entries:
+            with self._transact(retry, opens=filename is None) as entries:
                 old = entries.peek(place)
                 if only_new and old is not None and _is_fresh(old, now):
                     self._drop(stored)
@@ -302,6 +345,12 @@ class Cache(Queues):
             self._drop(stored)
             raise
         return True
+
+    def _cull_after(self, retry: bool) -> None:
+        # The value is stored: if the lock is not free, the next call culls.
+        with contextlib.suppress(Timeout), self._transact(retry, opens=True) as entries:
+            entries.grow()
+            self._cull(time.time())
 
     def _drop(self, stored: Stored) -> None:
         if stored[2] is not None:
@@ -395,9 +444,16 @@ class Cache(Queues):
             >>> cache.incr("visits"), cache.incr("visits", 2)
             (1, 3)
         """
-        now = time.time()
         place, long_key = self._place(key)
-        with self._transact(retry) as entries:
+        is_plain = type(self._disk) is Disk and not self._policy.marks_reads
+        if is_plain:
+            result, total = self._passing.add_to(place, long_key, delta, default, self.size_limit)
+            if result != REFUSED:
+                if result == OVER:
+                    self._cull_after(retry)
+                return total
+        now = time.time()
+        with self._transact(retry, opens=is_plain) as entries:
             old = entries.peek(place)
             if old is None or (field_of(old, EXPIRE) is not None and old[EXPIRE] < now):
                 if default is None:
@@ -506,6 +562,8 @@ class Cache(Queues):
         return self._with_extras(entry, value, expire_time, tag)
 
     def _fetch(self, entry: Entry, read: bool) -> Any:
+        if len(entry) == SHORT and type(self._disk) is Disk:
+            return entry[VALUE]
         return self._disk.fetch(
             field_of(entry, MODE), field_of(entry, FILENAME), entry[VALUE], read
         )
@@ -565,7 +623,12 @@ class Cache(Queues):
             Timeout: The lock was not free within ``timeout``.
         """
         place, _ = self._place(key)
-        with self._transact(retry) as entries:
+        result, taken = self._passing.take(place)
+        if result != REFUSED:
+            if taken is None:
+                return self._default(default, expire_time, tag)
+            return self._with_extras(taken, self._fetch(taken, False), expire_time, tag)
+        with self._transact(retry, opens=True) as entries:
             entry = entries.peek(place)
             if entry is not None and _is_fresh(entry, time.time()):
                 entries.remove(place, entry)
@@ -579,6 +642,8 @@ class Cache(Queues):
 
     @staticmethod
     def _with_extras(entry: Entry, value: Any, expire_time: bool, tag: bool) -> Any:
+        if not (expire_time or tag):
+            return value
         return _with_extras(value, field_of(entry, EXPIRE), field_of(entry, TAG), expire_time, tag)
 
     def __delitem__(self, key: Any, retry: bool = True) -> None:
@@ -604,7 +669,10 @@ class Cache(Queues):
             Timeout: The lock was not free within ``timeout``.
         """
         place, _ = self._place(key)
-        with self._transact(retry) as entries:
+        result, taken = self._passing.take(place)
+        if result != REFUSED:
+            return taken is not None
+        with self._transact(retry, opens=True) as entries:
             entry = entries.peek(place)
             if entry is None or not _is_fresh(entry, time.time()):
                 return False

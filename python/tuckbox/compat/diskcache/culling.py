@@ -37,15 +37,15 @@ class Culling:
         self._soonest = Candidates(entries, EXPIRE)
         self.oldest = Candidates(entries, NUMBER)
         self.newest = Candidates(entries, NUMBER, descending=True)
+        self._all = (*self._orders.values(), self._soonest, self.oldest, self.newest)
         self._rest_until_s = 0.0
+        entries.notice = self.notice
 
     def notice(self, key: Any, entry: Entry) -> None:
         """Remember an entry that was stored."""
-        for candidates in self._orders.values():
-            candidates.notice(key, entry)
-        self._soonest.notice(key, entry)
-        self.oldest.notice(key, entry)
-        self.newest.notice(key, entry)
+        for candidates in self._all:
+            if candidates.known:
+                candidates.notice(key, entry)
 
     def expire(self, now: float, limit: int) -> int:
         """Remove up to ``limit`` expired entries, the soonest first, and return how many."""

@@ -29,6 +29,7 @@ __all__ = [
     "EXPIRE",
     "FILENAME",
     "FILE_NAME",
+    "GATE_STATES",
     "KEY",
     "LOCK_NAME",
     "LONGEST_KEY",
@@ -42,7 +43,9 @@ __all__ = [
     "Change",
     "Entries",
     "Entry",
+    "Known",
     "Row",
+    "bytes_of",
     "field_of",
     "lengthen",
     "shorten",
@@ -67,10 +70,16 @@ KEY: Final = 10
 
 SHORT: Final = 3
 """Fields of the short form."""
+# What a short form stands for; in the place of ACCESSED, the time stored.
+_LONGER: Final = (None, None, None, None, None, MODE_RAW, None, 0, None, 0, None)
 
 Entry = tuple[Any, ...]
 Row = tuple[Any, Entry]
 """The key in the Tuckbox file and the entry."""
+
+Known = tuple[int, Optional[float], int, int, int]
+"""What holds while the gate has a word: that word, `Entries.soonest`, `file_bytes`, `queues`, and
+how many bytes the entries may take before the file must grow."""
 
 # Keys of what is no entry. A tuple that begins with a str is never the key of an entry.
 _STATE: Final = ("state",)
@@ -85,6 +94,15 @@ _FIRST_SIZE: Final = 2**24
 LONGEST_KEY: Final = 2**12
 """The place of a longer key is that of its digest."""
 _ENTRY_BYTES: Final = 64
+_NUMBER_BYTES: Final = 8
+GATE_STATES: Final = 3
+"""Bits of the gate's word that are 0 if it is open."""
+_GATE_TURN: Final = 4
+"""By how much each closing of the gate raises its word."""
+_PASSED_MOST: Final = 1000
+_ENDS_WIDER: Final = 16
+_ENDS_MOST: Final = 48
+"""By how much the stored ends of a queue may differ from its ends."""
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
 
@@ -93,12 +111,12 @@ def lengthen(entry: Entry) -> Entry:
     """Return the long form."""
     if len(entry) > SHORT:
         return entry
-    return (*entry, None, None, MODE_RAW, None, 0, entry[STORED], 0, None)
+    return (*entry, *_LONGER[SHORT:ACCESSED], entry[STORED], 0, None)
 
 
 def shorten(entry: Entry) -> Entry:
     """Return the short form, if the entry has one."""
-    if entry[EXPIRE:ACCESSED] != (None, None, MODE_RAW, None, 0):
+    if entry[EXPIRE:ACCESSED] != _LONGER[EXPIRE:ACCESSED]:
         return entry
     if entry[ACCESSED:] != (entry[STORED], 0, None):
         return entry
@@ -109,27 +127,27 @@ def field_of(entry: Entry, field: int) -> Any:
     """Return a field of an entry of either form."""
     if field < len(entry):
         return entry[field]
-    return entry[STORED] if field == ACCESSED else lengthen(entry)[field]
+    return entry[STORED] if field == ACCESSED else _LONGER[field]
 
 
 class Entries:
     """The entries of one directory, and the handle on its file.
 
-    Methods that change something need the lock: call them inside of ``with change()``.
+    Methods that change something need the lock: call them inside of ``with Change(...)``.
 
     Attributes:
         directory: The directory.
         lock: One writer at a time.
         read: Returns the entry of a key of the file, or None. May raise CacheClosed.
-        number: How many entries were stored.
         file_bytes: The sum of the sizes of files.
         inline_bytes: About how many bytes the entries take without their files.
         soonest: No entry expires earlier; None if none expires.
         queues: How many queues have a record of their ends.
         foreign: How often another handle was found to have stored something.
+        known: What changes that take no lock must know; see `Known`.
+        watched: Whether such changes are remembered for `notice`.
     """
 
-    number: int
     file_bytes: int
     inline_bytes: int
     soonest: Optional[float]
@@ -146,12 +164,22 @@ class Entries:
         self.directory = directory = os.path.abspath(directory)
         self.remove_file = remove_file
         self.foreign = 0
+        # No gate has this word.
+        self.known: Known = (GATE_STATES, None, 0, 0, 0)
+        self.watched = False
+        self.notice: Callable[[Any, Entry], None] = lambda _key, _entry: None
+        self._passed: list[tuple[int, Any, Optional[Entry]]] = []
         self._path = os.path.join(directory, FILE_NAME)
         self.lock = WriteLock(os.path.join(directory, LOCK_NAME))
         self._undoing = False
-        self._changed = False
+        self._opens = False
+        # The gate's word when this handle last held the lock, if it knows the state of then.
+        self._gate: Optional[int] = None
+        self._last_number = 0
         self._noted: set[Any] = set()
         self._doomed: list[str] = []
+        # Of queues: the ends, and what is stored.
+        self._ends: dict[str, tuple[tuple[int, int], tuple[int, int]]] = {}
         self.open()
         self._load()
 
@@ -177,12 +205,12 @@ class Entries:
         self.lock.close(self.file.close)
 
     def _load(self) -> None:
-        state = self.peek(_STATE) or (0, 0, 0, None, 0)
-        self.number, self.file_bytes, self.inline_bytes, self.soonest, self.queues = state
-        self._seen = self.number
+        state = self.peek(_STATE)
+        self.file_bytes, self.soonest, self.queues = state or (0, None, 0)
+        self._saved = state
 
-    def _state(self) -> tuple[int, int, int, Optional[float], int]:
-        return self.number, self.file_bytes, self.inline_bytes, self.soonest, self.queues
+    def _state(self) -> tuple[int, Optional[float], int]:
+        return self.file_bytes, self.soonest, self.queues
 
     # --- Reading -------------------------------------------------------------------------------
 
@@ -222,9 +250,14 @@ class Entries:
         return len(self.file) - _OWN_KEYS - queues
 
     def counters(self) -> tuple[int, int, int, Optional[float], int]:
-        """Return the counters as other processes left them: see the attributes."""
-        state: tuple[int, int, int, Optional[float], int] = self.peek(_STATE)
-        return state
+        """Return the counters of now.
+
+        Returns:
+            How many changes there were, `file_bytes`, `inline_bytes`, `soonest` and `queues`.
+        """
+        file_bytes, soonest, queues = self.peek(_STATE)
+        file = self.file
+        return file._last_number, file_bytes, file._weigh(0), soonest, queues
 
     @staticmethod
     def place(key: Any, raw: bool) -> tuple[Any, Any]:
@@ -265,29 +298,48 @@ class Entries:
 
     # --- Changing ------------------------------------------------------------------------------
 
-    def change(self, timeout: float, retry: bool) -> Change:
-        """Return a context manager that holds the lock. See `WriteLock.acquire`."""
-        return Change(self, timeout, retry)
-
-    def begin(self, timeout: float, retry: bool) -> None:
+    def begin(self, timeout: float, retry: bool, opens: bool) -> None:
         """Take the lock. Undoes what a process has left undone that died in a transaction."""
         if not self.lock.acquire(timeout, retry):
+            self._opens = self._opens or opens
             return
         try:
             # A forked child has those of its parent.
-            self._undoing = self._changed = False
+            self._undoing, self._opens = False, opens
             self._noted, self._doomed = set(), []
             if self.file.closed:
                 self.open()
-            seen = self._seen
-            self._load()
-            if self.lock.has_journal():
-                self._undo()
-            if seen != self.number:
-                self.foreign += 1
+            last, self._gate = self._gate, None
+            gate = self.file._close_gate()
+            self._hear()
+            if last is None or gate != last + _GATE_TURN:
+                # Another handle has held the lock since.
+                self._load()
+                self._ends.clear()
+                if self._saved is None:
+                    # Also after all entries were lost.
+                    self.inline_bytes = self.file._weigh(-self.inline_bytes)
+                if self.lock.has_journal():
+                    self._undo()
         except BaseException:
             self.lock.release()
             raise
+
+    def _hear(self) -> None:
+        """Learn what was stored since this handle last held the lock. The gate is closed."""
+        self.inline_bytes = self.file._weigh(0)
+        number = self.file._last_number
+        count = number - self._last_number
+        if count:
+            passed, self._passed = self._passed, []
+            if len(passed) == count and all(row[0] > self._last_number for row in passed):
+                for _, key, entry in passed:
+                    if entry is not None:
+                        self.notice(key, entry)
+            else:
+                self.foreign += 1
+                self.watched = False
+            self._last_number = number
 
     def end(self, *, failed: bool) -> None:
         """Release the lock; after a failure, undo the transaction."""
@@ -295,6 +347,8 @@ class Entries:
             return
         removable: list[str] = []
         try:
+            if failed:
+                self._ends.clear()
             if self.lock.depth == 1:
                 if failed and self._undoing:
                     self._undo()
@@ -303,6 +357,7 @@ class Entries:
                     self.lock.forget()
                 removable, self._doomed = self._doomed, []
                 self._noted.clear()
+                self._leave()
             else:
                 self._save()
         finally:
@@ -310,16 +365,48 @@ class Entries:
         for filename in removable:
             self.remove_file(filename)
 
+    def _leave(self) -> None:
+        """Open the gate, if that is of use. All that others must know is stored."""
+        gate = self.file._gate
+        if self._opens:
+            word = gate & ~GATE_STATES
+            self.known = (word, self.soonest, self.file_bytes, self.queues, self.file.size // 2)
+            self.file._open_gate()
+        self._gate = gate
+
+    def learn(self) -> Optional[Known]:
+        """Return what holds while the gate is open as it is now; None if it is closed."""
+        gate = self.file._gate
+        if gate & GATE_STATES:
+            return None
+        state = self.peek(_STATE)
+        if state is None or self.file._gate != gate:
+            return None
+        file_bytes, soonest, queues = state
+        self.known = known = (gate, soonest, file_bytes, queues, self.file.size // 2)
+        return known
+
+    def remember(self, number: int, key: Any, entry: Optional[Entry]) -> None:
+        """Remember a change that took no lock, for `notice`.
+
+        Args:
+            number: The number that it took.
+            key: The key of the file.
+            entry: What was stored; None if it was removed.
+        """
+        if len(self._passed) < _PASSED_MOST:
+            self._passed.append((number, key, entry))
+
     def _save(self) -> None:
-        if self._changed:
-            self._store(_STATE, self._state())
-            self._seen = self.number
-            self._changed = False
+        state = self._state()
+        if state != self._saved:
+            self._store(_STATE, state)
+            self._saved = state
 
     def undo_on_failure(self) -> None:
         """Undo the changes from here on if the outermost `change` fails, or the process dies."""
         if not self._undoing:
-            self.lock.append(_STATE, self._state())
+            self.lock.append(_STATE, (self.inline_bytes, *self._state()))
             self._undoing = True
 
     def _undo(self) -> None:
@@ -329,9 +416,8 @@ class Entries:
         for key, old in reversed(records):
             now = self.read(key)
             if key == _STATE:
-                number = self.number
-                self.number, self.file_bytes, self.inline_bytes, self.soonest, self.queues = old
-                self.number = max(number, self.number)
+                inline_bytes, self.file_bytes, self.soonest, self.queues = old
+                self.inline_bytes = self.file._weigh(inline_bytes - self.inline_bytes)
                 continue
             if type(key) is not tuple or type(key[0]) is not str:
                 self._doom(now)
@@ -340,10 +426,10 @@ class Entries:
             else:
                 self._store(key, old)
         self._doomed = [filename for filename in self._doomed if filename not in kept]
-        self._changed = True
         self._save()
         self.lock.forget()
         self.foreign += 1
+        self.watched = False
 
     def _note(self, key: Any, old: Any) -> None:
         if self._undoing and key not in self._noted:
@@ -356,13 +442,13 @@ class Entries:
 
     def next_number(self, old: Optional[Entry]) -> int:
         """Count a change, and return the number of the entry: that of the old one, if any."""
-        self.number += 1
-        self._changed = True
-        return self.number if old is None else int(old[NUMBER])
+        number = self.file._next_number()
+        # Only changes that were refused have taken one meanwhile.
+        self._last_number = number
+        return number if old is None else int(old[NUMBER])
 
     def expires_from(self, soonest: Optional[float]) -> None:
         """Say that no entry expires earlier."""
-        self._changed = self._changed or soonest != self.soonest
         self.soonest = soonest
 
     def recount(self, *, fix: bool) -> dict[str, tuple[Any, Any]]:
@@ -377,13 +463,12 @@ class Entries:
         queues = sum(1 for key in self.file if type(key) is tuple and key[0] == "queue")
         found = {"file_bytes": 0, "inline_bytes": 0, "queues": queues}
         for key, entry in self.rows():
-            found["inline_bytes"] += _bytes_of(key, entry)
+            found["inline_bytes"] += bytes_of(key, entry)
             found["file_bytes"] += field_of(entry, SIZE)
         compared = {name: (getattr(self, name), count) for name, count in found.items()}
         if fix:
-            for name, count in found.items():
-                setattr(self, name, count)
-            self._changed = True
+            self.file_bytes, self.queues = found["file_bytes"], queues
+            self.inline_bytes = self.file._weigh(found["inline_bytes"] - self.inline_bytes)
         return compared
 
     def put(self, key: Any, entry: Entry, old: Optional[Entry]) -> None:
@@ -397,8 +482,7 @@ class Entries:
         if _has_file(entry) or _has_file(old):
             self.undo_on_failure()
         self._note(key, old)
-        self._count(key, old, -1)
-        self._count(key, entry, 1)
+        self._count(key, old, entry)
         self._store(key, entry)
         if len(entry) > SHORT:
             expire = entry[EXPIRE]
@@ -413,29 +497,36 @@ class Entries:
             self.undo_on_failure()
         self._note(key, old)
         self.file.delete(key)
-        self._count(key, old, -1)
+        self._count(key, old, None)
         self._doom(old)
 
-    def _count(self, key: Any, entry: Optional[Entry], sign: int) -> None:
-        if entry is None:
-            return
-        self.inline_bytes += sign * _bytes_of(key, entry)
-        if len(entry) > SHORT:
-            self.file_bytes += sign * entry[SIZE]
-        self._changed = True
+    def _count(self, key: Any, old: Optional[Entry], new: Optional[Entry]) -> None:
+        delta = 0
+        if old is not None:
+            delta -= bytes_of(key, old)
+            if len(old) > SHORT:
+                self.file_bytes -= old[SIZE]
+        if new is not None:
+            delta += bytes_of(key, new)
+            if len(new) > SHORT:
+                self.file_bytes += new[SIZE]
+        if delta:
+            self.inline_bytes = self.file._weigh(delta)
 
     def _store(self, key: Any, entry: Any) -> None:
-        # In a file that is nearly full, each write would have to compact it.
-        grows = 2 * self.inline_bytes > self.file.size
+        self.grow()
         while True:
-            if grows:
-                self.file.resize(2 * self.file.size)
             try:
                 self.file[key] = entry
             except (CacheFull, ValueTooLarge):
-                grows = True
+                self.file.resize(2 * self.file.size)
             else:
                 return
+
+    def grow(self) -> None:
+        """Make the file larger, if it is nearly full: each write would have to compact it."""
+        if 2 * self.inline_bytes > self.file.size:
+            self.file.resize(2 * self.file.size)
 
     # --- What is no entry ----------------------------------------------------------------------
 
@@ -450,7 +541,6 @@ class Entries:
         self._store(_SETTINGS, settings)
         self.file.add(_HITS, 0)
         self.file.add(_MISSES, 0)
-        self._changed = True
         self._save()
 
     def hit(self, found: bool) -> None:
@@ -473,27 +563,49 @@ class Entries:
 
     def ends(self, queue: str) -> Optional[tuple[int, int]]:
         """Return the lowest and the highest number that a queue may have; None if unknown."""
-        found: Optional[tuple[int, int]] = self.peek(("queue", queue))
-        return found
+        known = self._ends.get(queue)
+        if known is None:
+            found: Optional[tuple[int, int]] = self.peek(("queue", queue)) if self.queues else None
+            if found is None:
+                return None
+            self._ends[queue] = known = (found, found)
+        return known[0]
 
-    def put_ends(self, queue: str, ends: tuple[int, int], old: Optional[tuple[int, int]]) -> None:
-        """Store the ends of a queue."""
+    def put_ends(self, queue: str, ends: tuple[int, int]) -> None:
+        """Keep the ends of a queue.
+
+        What is stored for other handles may be wider, so that it is not stored for each item.
+        """
         key = ("queue", queue)
-        if old is None:
-            self.undo_on_failure()
-            self.queues += 1
-            self._changed = True
-        self._note(key, old)
-        self._store(key, ends)
+        known = self._ends.get(queue)
+        stored = None if known is None else known[1]
+        low, high = ends
+        if stored is None or not (
+            low - _ENDS_MOST <= stored[0] <= low and high <= stored[1] <= high + _ENDS_MOST
+        ):
+            if stored is None:
+                self.undo_on_failure()
+                self.queues += 1
+            self._note(key, stored)
+            stored = (low - _ENDS_WIDER, high + _ENDS_WIDER)
+            self._store(key, stored)
+        self._ends[queue] = (ends, stored)
 
 
 class Change:
     """Holds the lock of the entries."""
 
-    __slots__ = ("_entries", "_retry", "_timeout")
+    __slots__ = ("_entries", "_opens", "_retry", "_timeout")
 
-    def __init__(self, entries: Entries, timeout: float, retry: bool) -> None:
-        """Take nothing yet."""
+    def __init__(self, entries: Entries, timeout: float, retry: bool, *, opens: bool) -> None:
+        """Take nothing yet.
+
+        Args:
+            entries: The entries.
+            timeout, retry: See `WriteLock.acquire`.
+            opens: Whether later changes like this one may do without the lock.
+        """
+        self._opens = opens
         self._entries = entries
         self._timeout = timeout
         self._retry = retry
@@ -505,7 +617,7 @@ class Change:
             Timeout: Another thread or process held it for too long.
         """
         try:
-            self._entries.begin(self._timeout, self._retry)
+            self._entries.begin(self._timeout, self._retry, self._opens)
         except LockTimeout:
             raise Timeout from None
         return self._entries
@@ -530,9 +642,16 @@ def _has_file(entry: Any) -> bool:
     return entry is not None and len(entry) > SHORT and entry[FILENAME] is not None
 
 
-def _bytes_of(key: Any, entry: Entry) -> int:
-    if type(key) is tuple:
+def bytes_of(key: Any, entry: Entry) -> int:
+    """Return about how many bytes an entry takes."""
+    kind = type(key)
+    if kind is tuple:
         key = key[0] if len(entry) == SHORT or entry[KEY] is None else entry[KEY][0]
+        kind = type(key)
     value = entry[VALUE]
-    length = len(value) if isinstance(value, (str, bytes)) else 8
-    return _ENTRY_BYTES + length + (len(key) if isinstance(key, (str, bytes)) else 8)
+    of_value = type(value)
+    return (
+        _ENTRY_BYTES
+        + (len(key) if kind is str or kind is bytes else _NUMBER_BYTES)
+        + (len(value) if of_value is str or of_value is bytes else _NUMBER_BYTES)
+    )

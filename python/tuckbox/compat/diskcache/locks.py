@@ -27,6 +27,18 @@ _FIRST_WAIT_S: Final = 20e-6
 _LONGEST_WAIT_S: Final = 2e-3
 
 
+_forks = 0
+"""How often this process was forked off from another one. Cheaper to compare than its id."""
+
+
+def _count_fork() -> None:
+    global _forks  # noqa: PLW0603
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
 class WriteLock:
     """The lock of one handle. Re-entrant in a thread.
 
@@ -44,7 +56,7 @@ class WriteLock:
         self._start()
 
     def _start(self) -> None:
-        self._pid = os.getpid()
+        self._process = _forks
         self._mutex = threading.RLock()
         self.depth = 0
 
@@ -61,13 +73,14 @@ class WriteLock:
         Raises:
             Timeout: Another thread or process kept it for longer.
         """
-        if self._pid != os.getpid():
+        if self._process != _forks:
             # The mutex and the file's lock are the parent's.
             self.close_file()
             self._start()
-        while not self._mutex.acquire(timeout=max(timeout, 0.0)):
-            if not retry:
-                raise Timeout
+        if not self._mutex.acquire(blocking=False):
+            while not self._mutex.acquire(timeout=max(timeout, 0.0)):
+                if not retry:
+                    raise Timeout
         self.depth += 1
         if self.depth > 1:
             return False
@@ -112,7 +125,7 @@ class WriteLock:
 
     def release(self) -> None:
         """Release what `acquire` took. In a child that was forked meanwhile, does nothing."""
-        if self._pid != os.getpid():
+        if self._process != _forks:
             return
         self.depth -= 1
         if not self.depth:
@@ -122,7 +135,7 @@ class WriteLock:
     @property
     def held(self) -> bool:
         """Whether this process has taken the lock, or inherited it from before a fork."""
-        return self.depth > 0 and self._pid == os.getpid()
+        return self.depth > 0 and self._process == _forks
 
     def append(self, *record: Any) -> None:
         """Append to the journal. Before the change, so that a torn record needs no undoing."""
@@ -156,7 +169,7 @@ class WriteLock:
         Args:
             also: Called while no other thread can take the lock.
         """
-        if self._pid != os.getpid():
+        if self._process != _forks:
             self.close_file()
             also()
         elif self._mutex.acquire(blocking=False):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Optional
 from tuckbox.compat.diskcache.disk import Disk, Stored
 from tuckbox.compat.diskcache.entries import EXPIRE, Change, Entries, Entry, field_of
 
-__all__ = ["TRIES", "Queues", "widen_ends"]
+__all__ = ["TRIES", "Queues", "may_be_item", "widen_ends"]
 
 _FIRST: Final = 500_000_000_000_000
 _END: Final = 1_000_000_000_000_000
@@ -23,6 +23,10 @@ _PROBES: Final = 1000
 
 TRIES: Final = 2
 """How often the file of an item is tried to be read before the item is removed."""
+
+
+_Item = tuple[int, Entry]
+"""The number of an item, and its entry."""
 
 
 class Queues:
@@ -89,7 +93,7 @@ class Queues:
         try:
             with self._transact(retry) as entries:
                 last = self._end_of(prefix, -step)
-                number = _FIRST if last is None else last + step
+                number = _FIRST if last is None else last[0] + step
                 key = _key(prefix, number)
                 place, long_key = entries.place(key, True)
                 self._put_stored(place, long_key, stored, now, expire, tag, None)
@@ -153,12 +157,12 @@ class Queues:
         failed: list[Entry] = []
         while True:
             with self._transact(retry) as entries:
-                number = self._end_of(prefix, step)
-                if number is None:
+                found = self._end_of(prefix, step)
+                if found is None:
                     return self._default(default, expire_time, tag)
+                number, entry = found
                 key = _key(prefix, number)
-                place, _ = entries.place(key, True)
-                entry = entries.peek(place)
+                place = entries.place(key, True)[0]
                 until = field_of(entry, EXPIRE)
                 usable = (until is None or until >= time.time()) and failed.count(entry) < TRIES
                 if not (keep and usable):
@@ -173,40 +177,46 @@ class Queues:
                     continue
                 return self._with_extras(entry, (key, value), expire_time, tag)
 
-    def _end_of(self, prefix: Optional[str], step: int) -> Optional[int]:
-        """Return the number of the first item, or of the last one with step -1; None if empty."""
+    def _end_of(self, prefix: Optional[str], step: int) -> Optional[_Item]:
+        """Return the first item, or the last one with step -1; None if the queue is empty."""
         entries = self._entries
         name = "" if prefix is None else f"-{prefix}"
         known = entries.ends(name)
         low, high = ends = known or _scanned(entries, prefix)
-        number: Optional[int] = None
+        item: Optional[_Item] = None
         if low <= high:
-            number = _probe(entries, prefix, low if step > 0 else high, ends, step)
-            if number is None and high - low >= _PROBES:
+            item = _probe(entries, prefix, low if step > 0 else high, ends, step)
+            if item is None and high - low >= _PROBES:
                 low, high = ends = _scanned(entries, prefix)
-                number = None if low > high else low if step > 0 else high
-        if number is None:
+                if low <= high:
+                    item = _probe(entries, prefix, low if step > 0 else high, ends, step)
+        if item is None:
             low, high = _FIRST, _FIRST - 1
         elif step > 0:
-            low = number
+            low = item[0]
         else:
-            high = number
+            high = item[0]
         if (low, high) != known:
-            entries.put_ends(name, (low, high), known)
-        return number
+            entries.put_ends(name, (low, high))
+        return item
+
+
+def may_be_item(key: Any) -> bool:
+    """Return whether a key looks like one of a queue."""
+    if type(key) is str:
+        return key[-_DIGITS - 1 : -_DIGITS] == "-" and key[-_DIGITS:].isdecimal()
+    return type(key) is int or type(key) is float
 
 
 def widen_ends(entries: Entries, key: Any) -> None:
     """Note that an entry was stored, in case its key is one of a queue."""
-    if type(key) is int or type(key) is float:
-        name, number = "", key
-        if not 0 < key < _END - 1:
-            return
-    elif type(key) is str and key[-_DIGITS - 1 : -_DIGITS] == "-" and key[-_DIGITS:].isdecimal():
+    if not entries.queues or not may_be_item(key):
+        return
+    if type(key) is str:
         name, number = f"-{key[: -_DIGITS - 1]}", int(key[-_DIGITS:])
-        if not 0 < number < _END - 1:
-            return
     else:
+        name, number = "", key
+    if not 0 < number < _END - 1:
         return
     known = entries.ends(name)
     if known is None or known[0] <= number <= known[1]:
@@ -214,7 +224,7 @@ def widen_ends(entries: Entries, key: Any) -> None:
     low, high = known
     if low > high:
         low = high = int(number)
-    entries.put_ends(name, (min(low, int(number)), max(high, int(number))), known)
+    entries.put_ends(name, (min(low, int(number)), max(high, int(number))))
 
 
 def _key(prefix: Optional[str], number: int) -> Any:
@@ -229,12 +239,14 @@ def _step_from(side: str) -> int:
 
 def _probe(
     entries: Entries, prefix: Optional[str], start: int, ends: tuple[int, int], step: int
-) -> Optional[int]:
+) -> Optional[_Item]:
+    low, high = ends
     for number in range(start, start + step * _PROBES, step):
-        if not ends[0] <= number <= ends[1]:
+        if not low <= number <= high:
             break
-        if entries.peek(entries.place(_key(prefix, number), True)[0]) is not None:
-            return number
+        entry = entries.peek(entries.place(_key(prefix, number), True)[0])
+        if entry is not None:
+            return number, entry
     return None
 
 

@@ -1,0 +1,266 @@
+//! The gate: what passes it, who waits for whom, and what a death leaves.
+#![cfg(feature = "hooks")]
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use tuckbox_arena::hooks::{self, Point};
+use tuckbox_engine::{
+    ArenaError, Buffer, Cache, Changes, Config, Error, Handle, Pass, Place, Ttl, Value,
+};
+
+const KEY: &[u8] = b"key";
+const STATES: u64 = 3;
+const CLOSED: u64 = 2;
+
+fn twins(count: u32, lock_limit: Duration) -> Vec<Cache> {
+    // Four shards.
+    let config = Config { size_bytes: 1 << 20, lock_limit, ..Config::default() };
+    Cache::twins(&config, count).unwrap()
+}
+
+fn version(cache: &Cache, key: &[u8]) -> u64 {
+    cache.get(key, &mut Buffer::new()).unwrap().map_or(0, |entry| entry.version)
+}
+
+fn number(cache: &Cache, key: &[u8]) -> Option<i64> {
+    match cache.get(key, &mut Buffer::new()).unwrap()?.value {
+        Value::Int(number) => Some(number),
+        value => panic!("{value:?}"),
+    }
+}
+
+fn store(cache: &Cache, key: &[u8], number: i64, pass: Pass) -> Option<i64> {
+    cache.store_passing(key, Value::Int(number), &pass).unwrap()
+}
+
+fn pass(cache: &Cache, key: &[u8], delta: i64) -> Pass {
+    Pass { gate: cache.gate(), version: version(cache, key), delta }
+}
+
+#[test]
+fn a_change_passes_only_an_open_gate_that_was_not_closed_since() {
+    let twins = twins(2, Duration::from_secs(20));
+    let [one, other] = &twins[..] else { panic!("two were asked for") };
+    assert_eq!(store(one, KEY, 1, pass(one, KEY, 10)), Some(10));
+    let before = pass(one, KEY, 10);
+    let closed = other.close_gate().unwrap();
+    assert_eq!(closed & STATES, CLOSED);
+    assert_eq!(store(one, KEY, 2, before), None, "the gate is closed");
+    assert_eq!(store(one, KEY, 2, pass(one, KEY, 10)), None, "also for who sees it closed");
+    assert_eq!(one.delete_passing(KEY, &before).unwrap(), None);
+    assert_eq!(one.delete_passing(KEY, &pass(one, KEY, 10)).unwrap(), None);
+    assert!(other.close_gate().unwrap() > closed, "each closing counts");
+    other.open_gate();
+    assert_eq!(store(one, KEY, 2, before), None, "it was closed since");
+    assert_eq!(one.delete_passing(KEY, &before).unwrap(), None);
+    assert_eq!((number(one, KEY), one.weigh(0)), (Some(1), 10), "nothing has changed");
+    assert_eq!(store(one, KEY, 2, pass(one, KEY, -3)), Some(7));
+    assert_eq!(other.delete_passing(KEY, &pass(other, KEY, -7)).unwrap(), Some(0));
+    assert_eq!(number(one, KEY), None);
+}
+
+#[test]
+fn a_change_is_of_the_entry_that_was_seen() {
+    let twins = twins(2, Duration::from_secs(20));
+    let [one, other] = &twins[..] else { panic!("two were asked for") };
+    let absent = pass(one, KEY, 1);
+    assert_eq!(other.delete_passing(KEY, &absent).unwrap(), None, "there is nothing to delete");
+    other.set(KEY, Value::Int(1), Ttl::Never).unwrap();
+    assert_eq!(store(one, KEY, 2, absent), None, "another one was stored");
+    let seen = pass(one, KEY, 1);
+    other.set(KEY, Value::Int(3), Ttl::Never).unwrap();
+    assert_eq!(store(one, KEY, 2, seen), None, "it was replaced");
+    assert_eq!(one.delete_passing(KEY, &seen).unwrap(), None);
+    assert_eq!((number(one, KEY), one.weigh(0)), (Some(3), 0));
+    // A longer record replaces the old one, and one of the same size is overwritten.
+    for value in [&b"long"[..], b"more", b"a value that does not fit into the record"] {
+        let pass = pass(one, KEY, 1);
+        let weight = one.store_passing(KEY, Value::bytes(value), &pass).unwrap();
+        assert!(weight.is_some());
+        let mut buffer = Buffer::new();
+        assert_eq!(other.get(KEY, &mut buffer).unwrap().unwrap().value, Value::bytes(value));
+    }
+    assert_eq!(one.weigh(0), 3);
+    let long = vec![7; 300_000];
+    let refused = one.store_passing(KEY, Value::bytes(&long), &pass(one, KEY, 1)).unwrap();
+    assert_eq!(refused, None, "its segments would have to be built first");
+}
+
+/// Runs `work` at the first time that `point` is reached, and says whether it was.
+fn at(point: Point, work: impl Fn() + 'static) -> Rc<Cell<bool>> {
+    let reached = Rc::new(Cell::new(false));
+    let told = Rc::clone(&reached);
+    hooks::set(move |now| {
+        if now == point && !told.replace(true) {
+            work();
+        }
+    });
+    reached
+}
+
+#[test]
+fn who_closes_the_gate_waits_for_the_changes_that_have_passed() {
+    let mut twins = twins(2, Duration::from_millis(20));
+    let (other, one) = (Rc::new(twins.pop().unwrap()), Rc::new(twins.pop().unwrap()));
+    let closer = Rc::clone(&other);
+    let reached = at(Point::GatePassed, move || match closer.close_gate() {
+        Err(Error::Arena(ArenaError::LockTimeout { .. })) => {}
+        result => panic!("a change is under way, and the gate was closed: {result:?}"),
+    });
+    assert_eq!(store(&one, KEY, 1, pass(&one, KEY, 1)), Some(1), "it had passed");
+    hooks::clear();
+    assert!(reached.get());
+    assert_ne!(other.gate() & STATES, CLOSED, "it is still closing");
+    assert_eq!(store(&one, KEY, 2, pass(&one, KEY, 1)), None, "and nothing else passes");
+    assert_eq!(other.close_gate().unwrap() & STATES, CLOSED);
+}
+
+#[test]
+fn a_change_that_looked_before_the_closing_is_refused_while_the_locks_are_passed() {
+    let mut twins = twins(2, Duration::from_secs(20));
+    let (other, one) = (twins.pop().unwrap(), Rc::new(twins.pop().unwrap()));
+    let changer = Rc::clone(&one);
+    let before = pass(&one, KEY, 1);
+    let reached = at(Point::GateClosing, move || {
+        assert_eq!(store(&changer, KEY, 1, before), None);
+        assert_eq!(store(&changer, KEY, 1, pass(&changer, KEY, 1)), None);
+    });
+    other.close_gate().unwrap();
+    hooks::clear();
+    assert!(reached.get());
+    assert_eq!(number(&one, KEY), None);
+}
+
+#[test]
+fn a_death_while_the_gate_is_closing_leaves_it_to_the_next_one() {
+    let mut twins = twins(3, Duration::from_millis(20));
+    let dying = twins.pop().unwrap();
+    let (other, one) = (Rc::new(twins.pop().unwrap()), Rc::new(twins.pop().unwrap()));
+    let before = pass(&one, KEY, 1);
+    let died = std::thread::spawn(move || {
+        hooks::set(|point| {
+            if point == Point::GateClosing {
+                std::panic::resume_unwind(Box::new(()));
+            }
+        });
+        dying.close_gate()
+    });
+    assert!(died.join().is_err(), "it has died at that point");
+    assert_ne!(one.gate() & STATES, CLOSED);
+    assert_eq!(store(&one, KEY, 1, before), None);
+    // The next one passes the locks again, because nobody knows which the dead one has passed.
+    let closer = Rc::clone(&other);
+    let locks = Rc::new(Cell::new(0));
+    let counted = Rc::clone(&locks);
+    hooks::set(move |point| {
+        if point == Point::GateClosing {
+            counted.set(counted.get() + 1);
+        }
+    });
+    let word = closer.close_gate().unwrap();
+    closer.close_gate().unwrap();
+    hooks::clear();
+    assert_eq!(locks.get(), 1, "once, and not again while it is closed");
+    assert_eq!(word & STATES, CLOSED);
+    other.open_gate();
+    assert_eq!(store(&one, KEY, 1, pass(&one, KEY, 1)), Some(1));
+}
+
+/// Changers count up numbers. A holder adds to all of them in two steps, which nobody may see.
+#[test]
+fn no_change_falls_between_the_steps_of_a_holder() {
+    const KEYS: [&[u8]; 3] = [b"a", b"b", b"c"];
+    const ROUNDS: i64 = 300;
+    let mut twins = twins(4, Duration::from_secs(20));
+    let holder = twins.pop().unwrap();
+    for key in KEYS {
+        holder.set(key, Value::Int(0), Ttl::Never).unwrap();
+    }
+    let (ended, changes) = (AtomicBool::new(false), AtomicI64::new(0));
+    std::thread::scope(|scope| {
+        for cache in &twins {
+            scope.spawn(|| {
+                for key in KEYS.iter().cycle() {
+                    let pass = pass(cache, key, 1);
+                    let seen = number(cache, key).unwrap();
+                    // Without the gate, a number between the holder's steps would be seen here.
+                    if version(cache, key) == pass.version {
+                        let stored = store(cache, key, seen + 1, pass);
+                        changes.fetch_add(i64::from(stored.is_some()), Ordering::Relaxed);
+                    }
+                    if ended.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        for _ in 0..ROUNDS {
+            holder.close_gate().unwrap();
+            let before = KEYS.map(|key| number(&holder, key).unwrap());
+            for (key, before) in KEYS.into_iter().zip(before) {
+                assert_eq!(number(&holder, key), Some(before), "nobody else changes it");
+                holder.set(key, Value::Int(before + 1), Ttl::Never).unwrap();
+            }
+            holder.open_gate();
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    let sum: i64 = KEYS.into_iter().map(|key| number(&holder, key).unwrap()).sum();
+    let changes = changes.into_inner();
+    assert_eq!(sum, changes + ROUNDS * KEYS.len() as i64, "no change is lost");
+    assert_eq!(holder.weigh(0), changes);
+}
+
+#[test]
+fn numbers_are_given_once() {
+    let twins = twins(4, Duration::from_secs(20));
+    let mut numbers: Vec<u64> = std::thread::scope(|scope| {
+        let take = |cache: &'static Cache| (0..1000).map(|_| cache.next_number()).collect();
+        let threads: Vec<_> = Box::leak(twins.into_boxed_slice())
+            .iter()
+            .map(|cache| scope.spawn(move || -> Vec<u64> { take(cache) }))
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(1..=4000));
+}
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_resized_file_continues_the_gate() {
+    let folder = std::env::temp_dir().join(format!("tuckbox-gate-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let folder = Folder(folder);
+    let place = Place::Path(folder.0.join("cache.tuck"));
+    let open = || Handle::open(place.clone(), Config { size_bytes: 1 << 20, ..Config::default() });
+    let ((one, _), (other, _)) = (open().unwrap(), open().unwrap());
+    one.weigh(-5);
+    let (last, open_word) = (one.next_number(), one.gate());
+    let before = Pass { gate: open_word, version: 0, delta: 1 };
+    let resized = |size_bytes| Changes { size_bytes: Some(size_bytes), ..Changes::default() };
+    one.resize(resized(2 << 20)).unwrap();
+    assert_eq!(other.store_passing(KEY, Value::Int(1), &before).unwrap(), None, "it has moved");
+    assert_eq!((other.last_number(), other.weigh(0)), (last, -5));
+    assert_eq!(other.gate() & STATES, 0, "it is as open as before");
+    // Closed before a resize, and so after it.
+    one.close_gate().unwrap();
+    one.resize(resized(4 << 20)).unwrap();
+    let before = Pass { gate: open_word, version: 0, delta: 1 };
+    assert_eq!(other.store_passing(KEY, Value::Int(1), &before).unwrap(), None);
+    assert_eq!(other.gate() & STATES, CLOSED);
+    other.open_gate();
+    let now = Pass { gate: other.gate(), version: 0, delta: 1 };
+    assert_eq!(one.store_passing(KEY, Value::Int(1), &now).unwrap(), Some(-4));
+}

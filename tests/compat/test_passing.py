@@ -1,0 +1,382 @@
+"""Changes of one entry: without the lock while nobody holds it, and never during a transaction."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import multiprocessing
+import os
+import signal
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from compat.cache_workers import (
+    change_all,
+    die_in_a_transaction,
+    die_with_the_lock,
+    hold,
+    set_for_ever,
+    set_in_turn,
+)
+
+SPAWN = multiprocessing.get_context("spawn")
+ours = importlib.import_module("tuckbox.compat.diskcache")
+
+
+@pytest.fixture
+def other(dc, cache):
+    """Another handle of the directory, which has no time to wait."""
+    with dc.Cache(cache.directory, timeout=0.01) as other:
+        yield other
+
+
+def warm(*caches):
+    """Make changes pass in each of these handles."""
+    for _ in range(2):
+        for cache in caches:
+            cache.set("warm", "x")
+
+
+def run(work, *arguments):
+    process = SPAWN.Process(target=work, args=arguments)
+    process.start()
+    process.join(30)
+    return process.exitcode
+
+
+# --- Without the lock ----------------------------------------------------------------------------
+
+
+def test_changes_of_one_entry_need_no_lock(tmp_path):
+    with ours.Cache(str(tmp_path), timeout=0.01) as cache:
+        cache.set("old", 1, expire=1000)
+        warm(cache)
+        # The lock is taken, but not as a handle takes it: the gate is open.
+        with (tmp_path / "cache.lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            assert cache.set("text", "x" * 100)
+            assert cache.set("text", "y" * 1000)
+            cache["bytes"] = b"x"
+            assert cache.set("number", 1.5, tag="red")
+            assert cache.set("object", {"a": [1]}, expire=2000)
+            assert cache.set((1, "a"), "tuple")
+            assert cache.set(1, "one")
+            assert cache.set("k" * 10_000, "long key")
+            assert cache.add("added", 1)
+            assert not cache.add("added", 2)
+            assert cache.incr("count") == 1
+            assert cache.incr("count", 5) == 6
+            assert cache.pop("bytes") == b"x"
+            assert cache.delete("warm")
+            assert not cache.delete("warm")
+            assert cache.get("object", expire_time=True)[1] > time.time()
+            assert cache.get("number", tag=True) == (1.5, "red")
+            # These concern more than one entry.
+            for needs_it in (
+                lambda: cache.set("file", "x" * 40_000),
+                lambda: cache.set("soonest", 1, expire=10),
+                lambda: cache.push("item"),
+                lambda: cache.evict("red"),
+                lambda: cache.transact().__enter__(),
+            ):
+                with pytest.raises(ours.Timeout):
+                    needs_it()
+        assert list(cache) == [
+            "old", "text", "number", "object", (1, "a"), 1, "k" * 10_000, "added", "count",
+        ]  # fmt: skip
+        assert cache["text"] == "y" * 1000
+        assert cache.check() == []
+
+
+def test_files_that_are_replaced_are_removed(cache, tmp_path):
+    for change in (
+        lambda: cache.set("file", "small"),
+        lambda: cache.set("file", {"a": 1}, tag="red"),
+        lambda: cache.delete("file"),
+        lambda: cache.pop("file"),
+    ):
+        cache.set("file", "x" * 40_000)
+        warm(cache)
+        change()
+        assert [path.name for path in tmp_path.glob("**/*.val")] == []
+
+
+# --- While somebody holds the lock ---------------------------------------------------------------
+
+
+def test_nothing_is_changed_during_a_transaction(dc, cache, other):
+    cache.set("red", 1, tag="red")
+    cache.set("count", 7)
+    warm(cache, other)
+    before = {key: cache[key] for key in cache}
+    with cache.transact():
+        for change in (
+            lambda: other.set("warm", "y"),
+            lambda: other.set("new", "y"),
+            lambda: other.set("new", ["y"], tag="t", expire=10),
+            lambda: other.add("new", "y"),
+            lambda: other.delete("warm"),
+            lambda: other.pop("warm"),
+            lambda: other.incr("count"),
+            lambda: other.incr("another"),
+        ):
+            with pytest.raises(dc.Timeout):
+                change()
+        assert {key: cache[key] for key in cache} == before
+        assert cache.incr("count") == 8
+    assert other.incr("count") == 9
+    assert other.delete("warm")
+
+
+def test_nothing_is_changed_during_a_transaction_of_another_process(dc, cache, other):
+    warm(cache, other)
+    ready, release = SPAWN.Event(), SPAWN.Event()
+    process = SPAWN.Process(target=hold, args=(dc.__name__, cache.directory, ready, release))
+    process.start()
+    assert ready.wait(30)
+    with pytest.raises(dc.Timeout):
+        other.set("warm", "y")
+    with pytest.raises(dc.Timeout):
+        other.delete("missing")
+    release.set()
+    process.join(30)
+    assert other.set("warm", "y")
+
+
+def test_a_change_that_has_looked_does_not_pass_later(tmp_path, monkeypatch):
+    with ours.Cache(str(tmp_path)) as cache, ours.Cache(str(tmp_path)) as other:
+        warm(cache, other)
+        file = cache._entries.file
+        look = file._look
+
+        def interrupted(key, word):
+            seen = look(key, word)
+            monkeypatch.undo()
+            with other.transact():
+                other["warm"] = "of the transaction"
+                other["first"] = 1
+            return seen
+
+        class Between:
+            def __getattr__(self, name):
+                return interrupted if name == "_look" else getattr(file, name)
+
+        monkeypatch.setattr(cache._entries, "file", Between())
+        cache.set("second", 2)
+        # It was refused, and so came after the transaction.
+        assert list(cache) == ["warm", "first", "second"]
+        assert cache.check() == []
+
+
+def test_processes_lose_nothing_of_each_other(dc, cache):
+    cache["passing"], cache["by hand"] = 0, 0
+    arguments = [(dc.__name__, cache.directory, seed, 200) for seed in range(4)]
+    with ProcessPoolExecutor(4, mp_context=SPAWN) as pool:
+        added = list(pool.map(change_all, *zip(*arguments)))
+    assert cache["passing"] == sum(first for first, _ in added)
+    assert cache["by hand"] == sum(second for _, second in added)
+    # The fixture compares the volume with the entries.
+    assert len(list(cache)) == len(cache)
+
+
+# --- Deaths --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ["set", "add", "delete", "pop", "incr"])
+def test_a_change_after_a_death_in_a_transaction_undoes_it(tmp_path, change):
+    with ours.Cache(str(tmp_path)) as cache:
+        cache["small"], cache["large"] = "old", "x" * 40_000
+        warm(cache)
+        before = list(cache)
+        assert run(die_in_a_transaction, str(tmp_path)) == -signal.SIGKILL
+        arguments = {"set": ("small", "y"), "add": ("another", 1), "incr": ("count",)}
+        getattr(cache, change)(*arguments.get(change, ("small",)))
+        kept = [key for key in before if change not in {"delete", "pop"} or key != "small"]
+        assert [key for key in cache if key not in {"another", "count"}] == kept
+        assert cache["large"] == "x" * 40_000
+        assert "new" not in cache
+        found = [str(warning.message) for warning in cache.check()]
+        # A file that no entry names any more may be left.
+        assert [message for message in found if not message.startswith("unknown file")] == []
+
+
+def test_changes_pass_again_after_a_death_with_the_lock(tmp_path):
+    with ours.Cache(str(tmp_path), timeout=0.01) as cache:
+        warm(cache)
+        assert run(die_with_the_lock, str(tmp_path)) == -signal.SIGKILL
+        # The first one takes the lock and opens the gate.
+        cache.set("warm", "y")
+        with (tmp_path / "cache.lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            cache.set("warm", "z")
+        assert cache["warm"] == "z"
+
+
+def test_kills_leave_whole_entries_and_go_on(tmp_path):
+    processes = [
+        SPAWN.Process(target=set_for_ever, args=(str(tmp_path), seed)) for seed in range(3)
+    ]
+    for process in processes:
+        process.start()
+    with ours.Cache(str(tmp_path), size_limit=20_000) as cache:
+        for process in processes:
+            before = cache.get("count", 0)
+            deadline = time.monotonic() + 60
+            while cache.get("count", 0) < before + 200 and time.monotonic() < deadline:
+                time.sleep(0.001)
+            assert cache.get("count", 0) >= before + 200, "the others go on"
+            os.kill(process.pid, signal.SIGKILL)
+            process.join(30)
+        # The counters may be wrong by the entries that were being changed.
+        cache.check(fix=True)
+        assert cache.check() == []
+        for key in cache:
+            assert key == "count" or cache[key] == key * (len(cache[key]) // len(key))
+        cache.set("new", "x" * 1000)
+        assert cache["new"] == "x" * 1000
+        assert cache.volume() <= 20_000
+
+
+# --- What other handles must know ----------------------------------------------------------------
+
+
+def test_the_order_of_two_handles(cache, other):
+    warm(cache, other)
+    expected = ["warm"]
+    for number in range(50):
+        for handle in (cache, other):
+            key = f"{number} {handle is other}"
+            handle.set(key, number)
+            handle.set(expected[number // 2], "again")
+            expected.append(key)
+    assert list(cache) == expected
+    assert list(reversed(other)) == expected[::-1]
+
+
+def test_the_order_of_two_processes(dc, cache):
+    turns = [SPAWN.Semaphore(1), SPAWN.Semaphore(0)]
+    processes = [
+        SPAWN.Process(target=set_in_turn, args=(dc.__name__, cache.directory, turns, number, 50))
+        for number in range(2)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert list(cache) == [f"{time} of {number}" for time in range(50) for number in range(2)]
+
+
+def test_the_latest_entry_is_that_of_any_handle(cache, other):
+    warm(cache, other)
+    for number in range(20):
+        for handle in (cache, other):
+            handle.set(f"{number} {handle is other}", number)
+            assert cache.peekitem()[0] == other.peekitem()[0] == f"{number} {handle is other}"
+            # Now both remember the latest ones; the next change passes.
+            warm(cache, other)
+        other.set("gone", 1)
+        warm(cache, other)
+        assert cache.peekitem()[0] == "gone"
+        warm(cache, other)
+        other.delete("gone")
+        assert cache.peekitem()[0] == f"{number} True"
+
+
+def test_an_expiry_of_another_handle_is_noticed(cache, other, clock):
+    warm(cache, other)
+    other.set("short", 1, expire=10)
+    warm(cache, other)
+    other.set("long", 1, expire=1000)
+    warm(cache, other)
+    clock.now += 100
+    cache.set("warm", "y")
+    assert list(cache) == ["warm", "long"]
+    clock.now += 10_000
+    other.set("warm", "z")
+    assert list(cache) == ["warm"]
+
+
+def test_the_item_of_another_handle_is_part_of_the_queue(cache, other):
+    cache.set(1, "no item")
+    warm(cache, other)
+    assert other.push("item", "q") == "q-500000000000000"
+    warm(cache, other)
+    cache.set("q-500000000000100", "also an item")
+    warm(cache, other)
+    assert other.push("item", "q") == "q-500000000000101"
+    warm(cache, other)
+    assert cache.delete("q-500000000000101")
+    assert other.push("item", "q") == "q-500000000000101"
+    assert [cache.pull("q")[0] for _ in range(4)] == [
+        "q-500000000000000", "q-500000000000100", "q-500000000000101", None,
+    ]  # fmt: skip
+    assert other.push("first again", "q") == "q-500000000000000"
+
+
+def test_two_handles_of_a_queue(cache, other):
+    expected = []
+    for number in range(300):
+        handle = cache if number % 3 else other
+        side = "back" if number % 5 else "front"
+        handle.push(number, side=side)
+        expected.insert(0 if side == "front" else len(expected), number)
+        if number % 4 == 3:
+            assert (other if number % 7 else cache).pull()[1] == expected.pop(0)
+            assert cache.pull(side="back")[1] == expected.pop()
+        assert cache.peek()[1] == other.peek()[1] == expected[0]
+    assert [cache[key] for key in cache.iterkeys()] == expected
+
+
+# --- Volume --------------------------------------------------------------------------------------
+
+
+def test_two_handles_keep_the_limit(tmp_path):
+    limit = 20_000
+    with ours.Cache(str(tmp_path), size_limit=limit) as cache, ours.Cache(str(tmp_path)) as other:
+        stored = []
+        for number in range(600):
+            handle = cache if number % 3 else other
+            key = f"{number:03d}"
+            handle.set(key, "x" * 100)
+            stored.append(key)
+            assert cache.volume() == other.volume() < limit
+        kept = list(cache)
+        assert kept == stored[-len(kept) :], "the oldest were evicted"
+        # One more is 167 bytes; ten are evicted at a time.
+        assert cache.volume() > limit - 11 * 167
+        assert cache.check() == []
+
+
+def test_the_file_grows_with_entries_that_pass(tmp_path):
+    with ours.Cache(str(tmp_path)) as cache:
+        warm(cache)
+        size = os.path.getsize(tmp_path / "cache.tuck")
+        value = b"x" * 30_000
+        count = size // len(value) + 10
+        for number in range(count):
+            cache.set(f"{number}", value)
+        assert all(cache[f"{number}"] == value for number in range(count))
+        assert os.path.getsize(tmp_path / "cache.tuck") > size
+        assert cache.check() == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_changes_entries_too(cache):
+    warm(cache)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            cache.set("of the child", 1)
+            with cache.transact():
+                cache.incr("count")
+            cache.incr("count")
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    cache.set("of the parent", 1)
+    assert cache.incr("count") == 3
+    assert list(cache) == ["warm", "of the child", "count", "of the parent"]
