@@ -330,10 +330,11 @@ class Cache(Queues):
         else:
             until = None if expire is None else now + expire
             entry = (value, number, now, until, tag, mode, filename, size, now, 0, long_key)
+        if old is None:
+            # First: a process that is killed in between must not hide the item.
+            widen_ends(entries, long_key[0] if long_key else place)
         entries.put(place, entry, old)
         self._culling.notice(place, entry)
-        if old is None:
-            widen_ends(entries, long_key[0] if long_key else place)
 
     def _cull(self, now: float) -> None:
         left = self.cull_limit
@@ -750,11 +751,10 @@ class Cache(Queues):
                         places = [place for place, entry in entries.rows() if chosen(entry)]
                     batch = places[-_BATCH:]
                     del places[-_BATCH:]
-                    for place in batch:
-                        entry = entries.peek(place)
-                        if entry is not None and chosen(entry):
-                            entries.remove(place, entry)
-                            count += 1
+                    found = [(place, entries.peek(place)) for place in batch]
+                    removed = [row for row in found if row[1] is not None and chosen(row[1])]
+                    entries.remove_all(removed)
+                    count += len(removed)
         except Timeout:
             raise Timeout(count) from None
         return count

@@ -78,6 +78,10 @@ _SETTINGS: Final = ("settings",)
 _HITS: Final = ("hits",)
 _MISSES: Final = ("misses",)
 _OWN_KEYS: Final = 4
+_FIRST_STATE: Final = (0, 0, 0, None, 0, 0, ())
+"""The counters, how often they were stored, and the keys that were about to change, each with the
+bytes that it had then."""
+_SERIAL: Final = 5
 
 FILE_NAME: Final = "cache.tuck"
 LOCK_NAME: Final = "cache.lock"
@@ -150,6 +154,9 @@ class Entries:
         self.lock = WriteLock(os.path.join(directory, LOCK_NAME))
         self._undoing = False
         self._changed = False
+        self._serial = 0
+        self._is_current = False
+        self._announced: Optional[tuple[Any, ...]] = None
         self._noted: set[Any] = set()
         self._doomed: list[str] = []
         self.open()
@@ -177,9 +184,21 @@ class Entries:
         self.lock.close(self.file.close)
 
     def _load(self) -> None:
-        state = self.peek(_STATE) or (0, 0, 0, None, 0)
-        self.number, self.file_bytes, self.inline_bytes, self.soonest, self.queues = state
+        stored = self.peek(_STATE) or _FIRST_STATE
+        if stored[_SERIAL] != self._serial or not self._is_current:
+            state = self._settled(stored)
+            self.number, self.file_bytes, self.inline_bytes, self.soonest, self.queues = state
+            self._serial = stored[_SERIAL]
+            self._is_current = True
         self._seen = self.number
+
+    def _settled(self, stored: tuple[Any, ...]) -> tuple[int, int, int, Optional[float], int]:
+        """Return the counters of a stored state, with the changes that it announces."""
+        number, file_bytes, inline_bytes, soonest, queues, _, announced = stored
+        for key, old_bytes in announced:
+            entry = self.peek(key)
+            inline_bytes += (0 if entry is None else _bytes_of(key, entry)) - old_bytes
+        return number, file_bytes, inline_bytes, soonest, queues
 
     def _state(self) -> tuple[int, int, int, Optional[float], int]:
         return self.number, self.file_bytes, self.inline_bytes, self.soonest, self.queues
@@ -223,8 +242,7 @@ class Entries:
 
     def counters(self) -> tuple[int, int, int, Optional[float], int]:
         """Return the counters as other processes left them: see the attributes."""
-        state: tuple[int, int, int, Optional[float], int] = self.peek(_STATE)
-        return state
+        return self._settled(self.peek(_STATE) or _FIRST_STATE)
 
     @staticmethod
     def place(key: Any, raw: bool) -> tuple[Any, Any]:
@@ -276,6 +294,7 @@ class Entries:
         try:
             # A forked child has those of its parent.
             self._undoing = self._changed = False
+            self._announced = None
             self._noted, self._doomed = set(), []
             if self.file.closed:
                 self.open()
@@ -296,8 +315,8 @@ class Entries:
         removable: list[str] = []
         try:
             if self.lock.depth == 1:
-                if failed and self._undoing:
-                    self._undo()
+                if failed:
+                    self._undo() if self._undoing else self._reload()
                 self._save()
                 if self._undoing:
                     self.lock.forget()
@@ -310,11 +329,36 @@ class Entries:
         for filename in removable:
             self.remove_file(filename)
 
+    def _reload(self) -> None:
+        """Read the counters again: the last change that was announced may not have been made."""
+        self._is_current = False
+        self._load()
+
     def _save(self) -> None:
         if self._changed:
-            self._store(_STATE, self._state())
+            if self._undoing or self._announced != self._state_but_inline():
+                self._store_state(())
             self._seen = self.number
             self._changed = False
+
+    def _state_but_inline(self) -> tuple[Any, ...]:
+        return self.number, self.file_bytes, self.soonest, self.queues
+
+    def _store_state(self, announced: tuple[tuple[Any, int], ...]) -> None:
+        self._is_current = False
+        self._serial += 1
+        self._store(_STATE, (*self._state(), self._serial, announced))
+        self._is_current = True
+        self._announced = self._state_but_inline() if announced else None
+
+    def _announce(self, *rows: tuple[Any, Optional[Entry]]) -> None:
+        """Store the counters with what is about to change, so that they are right after a kill.
+
+        The counters count the entries as they are then: see `_settled`. The journal does the same.
+        """
+        if not self._undoing:
+            changes = ((key, 0 if old is None else _bytes_of(key, old)) for key, old in rows)
+            self._store_state(tuple(changes))
 
     def undo_on_failure(self) -> None:
         """Undo the changes from here on if the outermost `change` fails, or the process dies."""
@@ -396,25 +440,34 @@ class Entries:
         """
         if _has_file(entry) or _has_file(old):
             self.undo_on_failure()
-        self._note(key, old)
-        self._count(key, old, -1)
-        self._count(key, entry, 1)
-        self._store(key, entry)
         if len(entry) > SHORT:
             expire = entry[EXPIRE]
             if expire is not None and (self.soonest is None or expire < self.soonest):
                 self.soonest = expire
+        self._announce((key, old))
+        self._note(key, old)
+        self._store(key, entry)
+        self._count(key, old, -1)
+        self._count(key, entry, 1)
         if old is not None and field_of(old, FILENAME) != field_of(entry, FILENAME):
             self._doom(old)
 
     def remove(self, key: Any, old: Entry) -> None:
         """Remove an entry, and its file at the end of the outermost `change`."""
-        if _has_file(old):
+        self.remove_all([(key, old)])
+
+    def remove_all(self, rows: list[Row]) -> None:
+        """Remove entries, and their files at the end of the outermost `change`."""
+        if not rows:
+            return
+        if any(_has_file(old) for _, old in rows):
             self.undo_on_failure()
-        self._note(key, old)
-        self.file.delete(key)
-        self._count(key, old, -1)
-        self._doom(old)
+        self._announce(*rows)
+        for key, old in rows:
+            self._note(key, old)
+            self.file.delete(key)
+            self._count(key, old, -1)
+            self._doom(old)
 
     def _count(self, key: Any, entry: Optional[Entry], sign: int) -> None:
         if entry is None:
@@ -447,11 +500,12 @@ class Entries:
     def put_settings(self, settings: dict[str, Any]) -> None:
         """Store the settings, and create what every cache has."""
         self._note(_SETTINGS, self.read(_SETTINGS))
-        self._store(_SETTINGS, settings)
         self.file.add(_HITS, 0)
         self.file.add(_MISSES, 0)
         self._changed = True
         self._save()
+        # Last: a cache that has settings has all of it.
+        self._store(_SETTINGS, settings)
 
     def hit(self, found: bool) -> None:
         """Count a read."""

@@ -8,6 +8,7 @@ It is empty unless the holder is in a transaction, or died in one. Must not know
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import pickle
@@ -125,9 +126,18 @@ class WriteLock:
         return self.depth > 0 and self._pid == os.getpid()
 
     def append(self, *record: Any) -> None:
-        """Append to the journal. Before the change, so that a torn record needs no undoing."""
+        """Append to the journal. Before the change, so that a torn record needs no undoing.
+
+        Raises:
+            OSError: There is no room for the record.
+        """
         content = pickle.dumps(record, pickle.HIGHEST_PROTOCOL)
-        os.write(self._fd, _LENGTH.pack(len(content)) + content)
+        content = _LENGTH.pack(len(content)) + content
+        written = os.write(self._fd, content)
+        if written < len(content):
+            # Records after a torn one would not be found.
+            os.ftruncate(self._fd, os.lseek(self._fd, 0, os.SEEK_END) - written)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
 
     def has_journal(self) -> bool:
         """Whether the journal has records."""
