@@ -105,7 +105,9 @@ class Shop:
                 files[name].write(f"{told}\n".encode())
 
     def account(self, number: int) -> int:
-        return int(str(self.bank.get(f"account {number}", 0)).rstrip())
+        text = str(self.bank.get(f"account {number}", 0)).rstrip()
+        assert text.isdigit(), f"torn or foreign: account {number}: {text}"
+        return int(text)
 
     def put(self, number: int, money: int) -> None:
         key = f"account {number}"

@@ -21,6 +21,7 @@ from tuckbox import Cache as File
 from tuckbox.compat.diskcache.disk import MODE_RAW
 from tuckbox.compat.diskcache.locks import WriteLock
 from tuckbox.compat.diskcache.settings import Timeout
+from tuckbox.compat.diskcache.signatures import Secret, Signatures
 from tuckbox.errors import CacheClosed, CacheFull, LockTimeout, UnsafeFile, ValueTooLarge
 
 __all__ = [
@@ -139,13 +140,17 @@ class Entries:
     soonest: Optional[float]
     queues: int
 
-    def __init__(self, directory: str, remove_file: Callable[[str], None]) -> None:
+    def __init__(
+        self, directory: str, remove_file: Callable[[str], None], secret: Optional[Secret] = None
+    ) -> None:
         """Open the file of a directory, or create it.
 
         Args:
             directory: The directory.
             remove_file: Called with the name of each file that no entry has any more.
+            secret: Signs the pickles; None if they are not signed.
         """
+        self._secret = secret
         # A handle that is opened again is the same after the program has changed its directory.
         self.directory = directory = os.path.abspath(directory)
         self.remove_file = remove_file
@@ -160,6 +165,9 @@ class Entries:
         self._noted: set[Any] = set()
         self._doomed: list[str] = []
         self.open()
+        self.signatures: Optional[Signatures] = None
+        if secret is not None:
+            self.signatures = self.lock.signatures = Signatures(secret, self.file.id)
         self._load()
 
     def open(self) -> None:
@@ -178,6 +186,11 @@ class Entries:
                 "so could run code in this process; run: chmod go-w on it and on its parents, or "
                 f"choose a directory of your own (Tuckbox would have used {path})"
             )
+        if self._secret is not None:
+            # The other handle was only for its look at the directory.
+            self.file.close()
+            self.file = File(self._path, pickle="signed", secret=self._secret.given)
+            self.read = self.file.get
 
     def close(self) -> None:
         """Close the file, unless a thread is changing it. Every operation opens it again."""

@@ -16,9 +16,10 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Optional
 
 from tuckbox.compat.diskcache.settings import Timeout
+from tuckbox.compat.diskcache.signatures import Signatures
 
 __all__ = ["WriteLock"]
 
@@ -40,6 +41,8 @@ class WriteLock:
 
     def __init__(self, path: str) -> None:
         """Open no file yet."""
+        self.signatures: Optional[Signatures] = None
+        """Sign the records of the journal, if there are any."""
         self._path = path
         self._fd = -1
         self._start()
@@ -132,6 +135,8 @@ class WriteLock:
             OSError: There is no room for the record.
         """
         content = pickle.dumps(record, pickle.HIGHEST_PROTOCOL)
+        if self.signatures is not None:
+            content = self.signatures.sign("journal", content)
         content = _LENGTH.pack(len(content)) + content
         written = os.write(self._fd, content)
         if written < len(content):
@@ -144,15 +149,22 @@ class WriteLock:
         return os.lseek(self._fd, 0, os.SEEK_END) > 0
 
     def journal(self) -> list[Any]:
-        """Return the whole records of the journal, in their order."""
+        """Return the whole records of the journal, in their order.
+
+        Raises:
+            EntryRefused: A record is not signed, and should be.
+        """
         content = os.pread(self._fd, os.lseek(self._fd, 0, os.SEEK_END), 0)
         records = []
         while len(content) >= _LENGTH.size:
             end = _LENGTH.size + _LENGTH.unpack_from(content)[0]
             if end > len(content):
                 break
-            # Only this user can write to the file.
-            records.append(pickle.loads(content[_LENGTH.size : end]))  # noqa: S301
+            pickled: Any = content[_LENGTH.size : end]
+            if self.signatures is not None:
+                pickled = self.signatures.verify("journal", pickled)
+            # Only this user can write to the file, or a holder of the secret has signed it.
+            records.append(pickle.loads(pickled))  # noqa: S301
             content = content[end:]
         return records
 
