@@ -337,7 +337,7 @@ STEPS: list[tuple[Any, str]] = [
     (Entries, "_store"),
     (Entries, "_save"),
     (Entries, "_note"),
-    (Entries, "_count"),
+    (Entries, "_announce"),
     (Entries, "_doom"),
     (Entries, "_undo"),
     (WriteLock, "append"),
@@ -543,8 +543,13 @@ def removed_at_once(entries: Entries, entry: Any) -> None:
         entries.remove_file(entry[FILENAME])
 
 
-def unannounced(entries: Entries, *rows: Any) -> None:
+def unannounced(entries: Entries, changes: Any) -> None:
     """The counters are stored after the change only."""
+    if not changes:
+        ANNOUNCE(entries, changes)
+
+
+ANNOUNCE = Entries._announce
 
 
 def overwritten(

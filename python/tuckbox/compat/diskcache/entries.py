@@ -161,7 +161,6 @@ class Entries:
         self._changed = False
         self._serial = 0
         self._is_current = False
-        self._announced: Optional[tuple[Any, ...]] = None
         self._noted: set[Any] = set()
         self._doomed: list[str] = []
         self.open()
@@ -307,7 +306,6 @@ class Entries:
         try:
             # A forked child has those of its parent.
             self._undoing = self._changed = False
-            self._announced = None
             self._noted, self._doomed = set(), []
             if self.file.closed:
                 self.open()
@@ -349,29 +347,21 @@ class Entries:
 
     def _save(self) -> None:
         if self._changed:
-            if self._undoing or self._announced != self._state_but_inline():
-                self._store_state(())
-            self._seen = self.number
-            self._changed = False
+            self._announce(())
 
-    def _state_but_inline(self) -> tuple[Any, ...]:
-        return self.number, self.file_bytes, self.soonest, self.queues
-
-    def _store_state(self, announced: tuple[tuple[Any, int], ...]) -> None:
-        self._is_current = False
-        self._serial += 1
-        self._store(_STATE, (*self._state(), self._serial, announced))
-        self._is_current = True
-        self._announced = self._state_but_inline() if announced else None
-
-    def _announce(self, *rows: tuple[Any, Optional[Entry]]) -> None:
+    def _announce(self, changes: tuple[tuple[Any, int], ...]) -> None:
         """Store the counters with what is about to change, so that they are right after a kill.
 
-        The counters count the entries as they are then: see `_settled`. The journal does the same.
+        Args:
+            changes: Keys, with the bytes of their entries. Whoever reads the counters adds what
+                the entries have then: see `_settled`. With a journal, there is no need for any.
         """
-        if not self._undoing:
-            changes = ((key, 0 if old is None else _bytes_of(key, old)) for key, old in rows)
-            self._store_state(tuple(changes))
+        self._is_current = False
+        self._serial += 1
+        self._store(_STATE, (*self._state(), self._serial, changes))
+        self._is_current = True
+        self._seen = self.number
+        self._changed = False
 
     def undo_on_failure(self) -> None:
         """Undo the changes from here on if the outermost `change` fails, or the process dies."""
@@ -435,7 +425,7 @@ class Entries:
         found = {"file_bytes": 0, "inline_bytes": 0, "queues": queues}
         for key, entry in self.rows():
             found["inline_bytes"] += _bytes_of(key, entry)
-            found["file_bytes"] += field_of(entry, SIZE)
+            found["file_bytes"] += _file_bytes_of(entry)
         compared = {name: (getattr(self, name), count) for name, count in found.items()}
         if fix:
             for name, count in found.items():
@@ -451,17 +441,21 @@ class Entries:
             entry: The entry.
             old: The entry that it replaces, or None.
         """
-        if _has_file(entry) or _has_file(old):
+        if _is_counted(entry) or _is_counted(old):
             self.undo_on_failure()
         if len(entry) > SHORT:
             expire = entry[EXPIRE]
             if expire is not None and (self.soonest is None or expire < self.soonest):
                 self.soonest = expire
-        self._announce((key, old))
-        self._note(key, old)
+        self._changed = True
+        old_bytes = 0 if old is None else _bytes_of(key, old)
+        if self._undoing:
+            self._note(key, old)
+        else:
+            self._announce(((key, old_bytes),))
         self._store(key, entry)
-        self._count(key, old, -1)
-        self._count(key, entry, 1)
+        self.inline_bytes += _bytes_of(key, entry) - old_bytes
+        self.file_bytes += _file_bytes_of(entry) - _file_bytes_of(old)
         if old is not None and field_of(old, FILENAME) != field_of(entry, FILENAME):
             self._doom(old)
 
@@ -473,22 +467,18 @@ class Entries:
         """Remove entries, and their files at the end of the outermost `change`."""
         if not rows:
             return
-        if any(_has_file(old) for _, old in rows):
+        if any(_is_counted(old) for _, old in rows):
             self.undo_on_failure()
-        self._announce(*rows)
-        for key, old in rows:
+        self._changed = True
+        changes = tuple((key, _bytes_of(key, old)) for key, old in rows)
+        if not self._undoing:
+            self._announce(changes)
+        for (key, old), (_, old_bytes) in zip(rows, changes):
             self._note(key, old)
             self.file.delete(key)
-            self._count(key, old, -1)
+            self.inline_bytes -= old_bytes
+            self.file_bytes -= _file_bytes_of(old)
             self._doom(old)
-
-    def _count(self, key: Any, entry: Optional[Entry], sign: int) -> None:
-        if entry is None:
-            return
-        self.inline_bytes += sign * _bytes_of(key, entry)
-        if len(entry) > SHORT:
-            self.file_bytes += sign * entry[SIZE]
-        self._changed = True
 
     def _store(self, key: Any, entry: Any) -> None:
         # In a file that is nearly full, each write would have to compact it.
@@ -595,6 +585,15 @@ class Change:
 
 def _has_file(entry: Any) -> bool:
     return entry is not None and len(entry) > SHORT and entry[FILENAME] is not None
+
+
+def _is_counted(entry: Any) -> bool:
+    """Return whether an entry has a file, or the size of one from a `Disk` of the program."""
+    return _has_file(entry) or _file_bytes_of(entry) != 0
+
+
+def _file_bytes_of(entry: Optional[Entry]) -> int:
+    return 0 if entry is None or len(entry) == SHORT else int(entry[SIZE])
 
 
 def _bytes_of(key: Any, entry: Entry) -> int:
