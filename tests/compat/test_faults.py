@@ -1,4 +1,4 @@
-"""A full disk, and other processes that remove files during a check."""
+"""What must not go wrong: a full disk, lost counters, and others that remove files in a check."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import os
 
 import pytest
 
+from tuckbox import Cache as File
 from tuckbox.compat.diskcache import Cache
-from tuckbox.compat.diskcache.entries import LOCK_NAME
+from tuckbox.compat.diskcache.entries import FILE_NAME, LOCK_NAME
 
 LARGE = "x" * 40_000
 
@@ -60,3 +61,40 @@ def test_a_check_while_others_remove_directories(tmp_path, monkeypatch):
         messages = [str(one.message) for one in cache.check(fix=True)]
         assert messages == [f"unknown file: {path}/unknown", f"empty directory: {tmp_path}/aa"]
         assert cache.check() == []
+
+
+def test_a_setting_of_a_transaction_that_fails(tmp_path):
+    def change():
+        with cache.transact():
+            cache.reset("cull_limit", 5)
+            cache["a"] = LARGE
+            raise ZeroDivisionError
+
+    with Cache(tmp_path) as cache:
+        with pytest.raises(ZeroDivisionError):
+            change()
+        assert cache.reset("cull_limit") == 10
+        assert list(cache) == []
+        assert cache.check() == []
+
+
+@pytest.mark.parametrize("lost", ["state", "hits", "misses"])
+def test_what_the_file_has_lost_is_counted_again(tmp_path, lost):
+    # Tuckbox drops an entry whose writer is killed while it overwrites it.
+    with Cache(tmp_path) as cache, Cache(tmp_path) as other:
+        for number in range(10):
+            cache.push(LARGE, prefix="queue")
+            cache.set(number, number, expire=100 + number)
+        volume, order = cache.volume(), list(cache)
+        with File(tmp_path / FILE_NAME) as file:
+            del file[lost,]
+        for handle in (cache, other):
+            assert (len(handle), handle.volume(), list(handle)) == (20, volume, order)
+        other["new"] = 1
+        cache["newer"] = LARGE
+        with Cache(tmp_path) as opened:
+            for handle in (cache, other, opened):
+                assert list(handle) == [*order, "new", "newer"]
+                assert handle.peekitem()[0] == "newer"
+                assert handle.check() == []
+                assert handle.stats() == (0, 0)

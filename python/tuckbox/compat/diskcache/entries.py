@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
+import secrets
 import struct
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -70,6 +72,7 @@ SHORT: Final = 3
 """Fields of the short form."""
 
 Entry = tuple[Any, ...]
+Counters = tuple[int, int, int, Optional[float], int]
 Row = tuple[Any, Entry]
 """The key in the Tuckbox file and the entry."""
 
@@ -78,11 +81,11 @@ _STATE: Final = ("state",)
 _SETTINGS: Final = ("settings",)
 _HITS: Final = ("hits",)
 _MISSES: Final = ("misses",)
-_OWN_KEYS: Final = 4
-_FIRST_STATE: Final = (0, 0, 0, None, 0, 0, ())
-"""The counters, how often they were stored, and the keys that were about to change, each with the
-bytes that it had then."""
+_OWN_KEYS: Final = (_STATE, _SETTINGS, _HITS, _MISSES)
 _SERIAL: Final = 5
+"""Where the stored state says how often it was stored. Before it are the counters."""
+_CHANGES: Final = 6
+"""Where it has the changes that were announced: see `Entries._announce`."""
 
 FILE_NAME: Final = "cache.tuck"
 LOCK_NAME: Final = "cache.lock"
@@ -196,23 +199,49 @@ class Entries:
         self.lock.close(self.file.close)
 
     def _load(self) -> None:
-        stored = self.peek(_STATE) or _FIRST_STATE
-        if stored[_SERIAL] != self._serial or not self._is_current:
+        stored = self.peek(_STATE)
+        if stored is None or stored[_SERIAL] != self._serial or not self._is_current:
+            if stored is not None and self.lock.held:
+                self._put_back(stored)
             state = self._settled(stored)
             self.number, self.file_bytes, self.inline_bytes, self.soonest, self.queues = state
-            self._serial = stored[_SERIAL]
-            self._is_current = True
+            # A number that no other handle knows, where the file has lost it.
+            self._serial = secrets.randbits(60) if stored is None else stored[_SERIAL]
+            self._is_current = stored is not None
         self._seen = self.number
 
-    def _settled(self, stored: tuple[Any, ...]) -> tuple[int, int, int, Optional[float], int]:
+    def _put_back(self, stored: tuple[Any, ...]) -> None:
+        """Store again what a process was overwriting when it was killed: Tuckbox may drop that."""
+        for key, _, old in stored[_CHANGES]:
+            if old is not None and self.peek(key) is None:
+                self._store(key, old)
+
+    def _settled(self, stored: Optional[tuple[Any, ...]]) -> Counters:
         """Return the counters of a stored state, with the changes that it announces."""
-        number, file_bytes, inline_bytes, soonest, queues, _, announced = stored
-        for key, old_bytes in announced:
-            entry = self.peek(key)
-            inline_bytes += (0 if entry is None else _bytes_of(key, entry)) - old_bytes
+        if stored is None:
+            # A new file; or a process was killed while it stored the state.
+            return self._counted()
+        number, file_bytes, inline_bytes, soonest, queues, _, changes = stored
+        for key, old_bytes, _ in changes:
+            if not _is_own(key):
+                entry = self.peek(key)
+                inline_bytes += (0 if entry is None else _bytes_of(key, entry)) - old_bytes
         return number, file_bytes, inline_bytes, soonest, queues
 
-    def _state(self) -> tuple[int, int, int, Optional[float], int]:
+    def _counted(self) -> Counters:
+        """Return the counters as the entries have them, by a scan of the file."""
+        number = file_bytes = inline_bytes = 0
+        soonest = math.inf
+        for key, entry in self.rows():
+            number = max(number, entry[NUMBER])
+            inline_bytes += _bytes_of(key, entry)
+            file_bytes += _file_bytes_of(entry)
+            expire = field_of(entry, EXPIRE)
+            soonest = soonest if expire is None else min(soonest, expire)
+        queues = sum(1 for key in self.file if type(key) is tuple and key[0] == "queue")
+        return number, file_bytes, inline_bytes, None if soonest == math.inf else soonest, queues
+
+    def _state(self) -> Counters:
         return self.number, self.file_bytes, self.inline_bytes, self.soonest, self.queues
 
     # --- Reading -------------------------------------------------------------------------------
@@ -244,17 +273,17 @@ class Entries:
         if self.file.closed:
             self.open()
         for key, entry in self.file.items():
-            if type(key) is not tuple or type(key[0]) is not str:
+            if not _is_own(key):
                 yield key, entry
 
     def __len__(self) -> int:
         """Return how many entries there are."""
         queues = self.counters()[4]
-        return len(self.file) - _OWN_KEYS - queues
+        return len(self.file) - sum(map(self.file.__contains__, _OWN_KEYS)) - queues
 
-    def counters(self) -> tuple[int, int, int, Optional[float], int]:
+    def counters(self) -> Counters:
         """Return the counters as other processes left them: see the attributes."""
-        return self._settled(self.peek(_STATE) or _FIRST_STATE)
+        return self._settled(self.peek(_STATE))
 
     @staticmethod
     def place(key: Any, raw: bool) -> tuple[Any, Any]:
@@ -349,12 +378,13 @@ class Entries:
         if self._changed:
             self._announce(())
 
-    def _announce(self, changes: tuple[tuple[Any, int], ...]) -> None:
+    def _announce(self, changes: tuple[tuple[Any, int, Any], ...]) -> None:
         """Store the counters with what is about to change, so that they are right after a kill.
 
         Args:
-            changes: Keys, with the bytes of their entries. Whoever reads the counters adds what
-                the entries have then: see `_settled`. With a journal, there is no need for any.
+            changes: Keys, the bytes of their entries, and what is overwritten, or None. Whoever
+                reads the counters adds what the entries have then: see `_settled`. With a journal,
+                there is no need for any.
         """
         self._is_current = False
         self._serial += 1
@@ -372,7 +402,7 @@ class Entries:
     def _undo(self) -> None:
         """Undo what the journal names."""
         records = self.lock.journal()
-        kept = {old[FILENAME] for key, old in records if key != _STATE and _has_file(old)}
+        kept = {old[FILENAME] for key, old in records if not _is_own(key) and _has_file(old)}
         for key, old in reversed(records):
             now = self.read(key)
             if key == _STATE:
@@ -380,7 +410,7 @@ class Entries:
                 self.number, self.file_bytes, self.inline_bytes, self.soonest, self.queues = old
                 self.number = max(number, self.number)
                 continue
-            if type(key) is not tuple or type(key[0]) is not str:
+            if not _is_own(key):
                 self._doom(now)
             if old is None:
                 self.file.delete(key)
@@ -421,11 +451,8 @@ class Entries:
         Returns:
             By name, what a counter has and what it should have.
         """
-        queues = sum(1 for key in self.file if type(key) is tuple and key[0] == "queue")
-        found = {"file_bytes": 0, "inline_bytes": 0, "queues": queues}
-        for key, entry in self.rows():
-            found["inline_bytes"] += _bytes_of(key, entry)
-            found["file_bytes"] += _file_bytes_of(entry)
+        _, file_bytes, inline_bytes, _, queues = self._counted()
+        found = {"file_bytes": file_bytes, "inline_bytes": inline_bytes, "queues": queues}
         compared = {name: (getattr(self, name), count) for name, count in found.items()}
         if fix:
             for name, count in found.items():
@@ -452,7 +479,7 @@ class Entries:
         if self._undoing:
             self._note(key, old)
         else:
-            self._announce(((key, old_bytes),))
+            self._announce(((key, old_bytes, old),))
         self._store(key, entry)
         self.inline_bytes += _bytes_of(key, entry) - old_bytes
         self.file_bytes += _file_bytes_of(entry) - _file_bytes_of(old)
@@ -470,10 +497,10 @@ class Entries:
         if any(_is_counted(old) for _, old in rows):
             self.undo_on_failure()
         self._changed = True
-        changes = tuple((key, _bytes_of(key, old)) for key, old in rows)
+        changes = tuple((key, _bytes_of(key, old), None) for key, old in rows)
         if not self._undoing:
             self._announce(changes)
-        for (key, old), (_, old_bytes) in zip(rows, changes):
+        for (key, old), (_, old_bytes, _) in zip(rows, changes):
             self._note(key, old)
             self.file.delete(key)
             self.inline_bytes -= old_bytes
@@ -502,7 +529,10 @@ class Entries:
 
     def put_settings(self, settings: dict[str, Any]) -> None:
         """Store the settings, and create what every cache has."""
-        self._note(_SETTINGS, self.read(_SETTINGS))
+        old = self.peek(_SETTINGS)
+        if old is not None:
+            self.undo_on_failure()
+        self._note(_SETTINGS, old)
         self.file.add(_HITS, 0)
         self.file.add(_MISSES, 0)
         self._changed = True
@@ -516,7 +546,7 @@ class Entries:
 
     def hits(self, name: str) -> int:
         """Return a count: ``"hits"`` or ``"misses"``."""
-        count: int = self.peek((name,))
+        count: int = self.peek((name,)) or 0
         return count
 
     def put_hits(self, name: str, count: int) -> None:
@@ -540,7 +570,10 @@ class Entries:
             self.undo_on_failure()
             self.queues += 1
             self._changed = True
-        self._note(key, old)
+        if self._undoing:
+            self._note(key, old)
+        else:
+            self._announce(((key, 0, old),))
         self._store(key, ends)
 
 
@@ -585,6 +618,11 @@ class Change:
 
 def _has_file(entry: Any) -> bool:
     return entry is not None and len(entry) > SHORT and entry[FILENAME] is not None
+
+
+def _is_own(key: Any) -> bool:
+    """Return whether a key of the file is that of no entry."""
+    return type(key) is tuple and type(key[0]) is str
 
 
 def _is_counted(entry: Any) -> bool:
