@@ -9,7 +9,7 @@ import pytest
 
 from tuckbox import Cache as File
 from tuckbox.compat.diskcache import Cache
-from tuckbox.compat.diskcache.entries import FILE_NAME, LOCK_NAME
+from tuckbox.compat.diskcache.entries import FILE_NAME, LOCK_NAME, Entries
 
 LARGE = "x" * 40_000
 
@@ -98,3 +98,23 @@ def test_what_the_file_has_lost_is_counted_again(tmp_path, lost):
                 assert handle.peekitem()[0] == "newer"
                 assert handle.check() == []
                 assert handle.stats() == (0, 0)
+
+
+def test_a_cache_that_is_opened_while_another_one_stores(tmp_path, monkeypatch):
+    with Cache(tmp_path) as cache:
+        store = Entries._store
+        opened = []
+
+        def opening(entries, key, entry):
+            # Between the counters and the entry.
+            if key == "a" and not opened:
+                opened.append(None)
+                opened.append(Cache(tmp_path))
+            store(entries, key, entry)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Entries, "_store", opening)
+            cache["a"] = 1
+        opened[1]["b"] = 2
+        for handle in (cache, opened[1]):
+            assert (handle.check(), len(handle)) == ([], 2)

@@ -207,7 +207,9 @@ class Entries:
             self.number, self.file_bytes, self.inline_bytes, self.soonest, self.queues = state
             # A number that no other handle knows, where the file has lost it.
             self._serial = secrets.randbits(60) if stored is None else stored[_SERIAL]
-            self._is_current = stored is not None
+            # Without the lock, an announced change may be made at this moment.
+            self._is_current = stored is not None and self.lock.held
+            self._changed = stored is None and self.lock.held
         self._seen = self.number
 
     def _put_back(self, stored: tuple[Any, ...]) -> None:
