@@ -83,9 +83,8 @@ _HITS: Final = ("hits",)
 _MISSES: Final = ("misses",)
 _OWN_KEYS: Final = (_STATE, _SETTINGS, _HITS, _MISSES)
 _SERIAL: Final = 5
-"""Where the stored state says how often it was stored. Before it are the counters."""
-_CHANGES: Final = 6
-"""Where it has the changes that were announced: see `Entries._announce`."""
+"""Where the stored state says how often it was stored. Before it are the counters, and after it the
+changes that were announced: see `Entries._announce`."""
 
 FILE_NAME: Final = "cache.tuck"
 LOCK_NAME: Final = "cache.lock"
@@ -201,9 +200,7 @@ class Entries:
     def _load(self) -> None:
         stored = self.peek(_STATE)
         if stored is None or stored[_SERIAL] != self._serial or not self._is_current:
-            if stored is not None and self.lock.held:
-                self._put_back(stored)
-            state = self._settled(stored)
+            state = self._settled(stored, put_back=self.lock.held)
             self.number, self.file_bytes, self.inline_bytes, self.soonest, self.queues = state
             # A number that no other handle knows, where the file has lost it.
             self._serial = secrets.randbits(60) if stored is None else stored[_SERIAL]
@@ -212,21 +209,24 @@ class Entries:
             self._changed = stored is None and self.lock.held
         self._seen = self.number
 
-    def _put_back(self, stored: tuple[Any, ...]) -> None:
-        """Store again what a process was overwriting when it was killed: Tuckbox may drop that."""
-        for key, _, old in stored[_CHANGES]:
-            if old is not None and self.peek(key) is None:
-                self._store(key, old)
+    def _settled(self, stored: Optional[tuple[Any, ...]], *, put_back: bool = False) -> Counters:
+        """Return the counters of a stored state, with the changes that it announces.
 
-    def _settled(self, stored: Optional[tuple[Any, ...]]) -> Counters:
-        """Return the counters of a stored state, with the changes that it announces."""
+        Args:
+            stored: The state, or None.
+            put_back: Whether to store again what a process was overwriting when it was killed,
+                which Tuckbox may drop.
+        """
         if stored is None:
             # A new file; or a process was killed while it stored the state.
             return self._counted()
         number, file_bytes, inline_bytes, soonest, queues, _, changes = stored
-        for key, old_bytes, _ in changes:
+        for key, old_bytes, old in changes:
+            entry = self.peek(key)
+            if put_back and entry is None and old is not None:
+                self._store(key, old)
+                entry = old
             if not _is_own(key):
-                entry = self.peek(key)
                 inline_bytes += (0 if entry is None else _bytes_of(key, entry)) - old_bytes
         return number, file_bytes, inline_bytes, soonest, queues
 
