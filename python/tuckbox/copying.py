@@ -42,8 +42,9 @@ def copy_entries(
 ) -> Copied:
     """Store the entries of a cache in another one, unless that has a value for the key.
 
-    Values, tags and the rest of each ttl are copied; the ``stale`` time is not. Both caches can be
-    used meanwhile. The target's own values are never replaced. An entry that is deleted or changed
+    Values, tags and the rest of each ttl are copied; the ``stale`` time is not. Pinned entries stay
+    pinned if the target is a file or in memory; servers pin nothing. Both caches can be used
+    meanwhile. The target's own values are never replaced. An entry that is deleted or changed
     in the source while it is copied may arrive as it was. So let programs write to both caches
     first, or give entries a ttl.
 
@@ -62,6 +63,7 @@ def copy_entries(
         Unsupported: The source cannot list its keys (memcached).
         DriverError: A server does not answer, or refuses.
         CacheLost: The source's file was replaced or resized; call this again.
+        CacheFull: The target evicts nothing, or has no room for a pinned entry.
 
     Example:
         >>> old, new = Cache("old"), connect("redis://10.0.0.1")
@@ -73,10 +75,11 @@ def copy_entries(
     """
     done = Copied(0, 0, 0)
     last = _last(source)
+    pins = _last(target)._pins
     keys = iter(last)
     while batch := list(islice(keys, _AT_ONCE)):
         for key, entry in _entries(last, batch):
-            done = _add(target, key, entry, done)
+            done = _add(target, key, entry, done, pins=pins)
         if progress is not None:
             progress(done)
     return done
@@ -105,12 +108,13 @@ def _entries(source: Any, keys: list[Any]) -> Iterator[tuple[Any, Optional[Entry
         yield key, entry
 
 
-def _add(target: Any, key: Any, entry: Optional[Entry], done: Copied) -> Copied:
+def _add(target: Any, key: Any, entry: Optional[Entry], done: Copied, *, pins: bool) -> Copied:
     ttl = None if entry is None or entry.expiry is None else entry.expiry - time.time()
     if entry is None or (ttl is not None and ttl <= 0):
         return done._replace(skipped=done.skipped + 1)
     try:
-        is_new = target.add(key, entry.value, ttl, tags=entry.tags)
+        terms: dict[str, Any] = {"pinned": True} if pins and entry.pinned else {}
+        is_new = target.add(key, entry.value, ttl, tags=entry.tags, **terms)
     except (ValueTooLarge, ValueTypeError):
         return done._replace(skipped=done.skipped + 1)
     if is_new:

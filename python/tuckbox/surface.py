@@ -330,7 +330,8 @@ class Surface(Asynchronous, _Mapping):
 
         It has the entries of one moment, the same settings and the same ``id``, so signed pickles
         stay valid. Reads go on meanwhile, writes wait: to copy a large cache without that, `dump`
-        it. The file gets its name only when it is whole and on the disk.
+        it. The file gets its name only when it is whole and on the disk. Locks and semaphores that
+        are held at that moment are held in the copy until their leases end; a dump leaves them out.
 
         Args:
             path: Where the copy is to be, as for `tuckbox.Cache`. No file may be there.

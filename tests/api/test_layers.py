@@ -470,6 +470,7 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.compat.diskcache.passing",
         "tuckbox.compat.diskcache.queues",
         "tuckbox.compat.diskcache.settings",
+        "tuckbox.compat.diskcache.signatures",
         "tuckbox.errors",
     },
     "tuckbox.compat.diskcache.culling": {
@@ -481,12 +482,17 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.compat.diskcache.disk",
     },
     "tuckbox.compat.diskcache.directories": set(),
-    "tuckbox.compat.diskcache.disk": {"tuckbox.compat.diskcache.settings"},
+    "tuckbox.compat.diskcache.disk": {
+        "tuckbox.compat.diskcache.settings",
+        "tuckbox.compat.diskcache.signatures",
+        "tuckbox.errors",
+    },
     "tuckbox.compat.diskcache.entries": {
         "tuckbox.Cache",
         "tuckbox.compat.diskcache.disk",
         "tuckbox.compat.diskcache.locks",
         "tuckbox.compat.diskcache.settings",
+        "tuckbox.compat.diskcache.signatures",
         "tuckbox.errors",
     },
     "tuckbox.compat.diskcache.fanout": {
@@ -496,8 +502,12 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.compat.diskcache.index",
         "tuckbox.compat.diskcache.memoizing",
         "tuckbox.compat.diskcache.settings",
+        "tuckbox.compat.diskcache.signatures",
     },
-    "tuckbox.compat.diskcache.locks": {"tuckbox.compat.diskcache.settings"},
+    "tuckbox.compat.diskcache.locks": {
+        "tuckbox.compat.diskcache.settings",
+        "tuckbox.compat.diskcache.signatures",
+    },
     "tuckbox.compat.diskcache.memoizing": {"tuckbox.compat.diskcache.settings"},
     "tuckbox.compat.diskcache.passing": {
         "tuckbox.compat.diskcache.disk",
@@ -510,6 +520,8 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.compat.diskcache.entries",
     },
     "tuckbox.compat.diskcache.settings": set(),
+    # Signing knows no cache: one implementation for all.
+    "tuckbox.compat.diskcache.signatures": {"tuckbox.errors", "tuckbox.signing"},
     "tuckbox.compat.diskcache.sources": {
         "tuckbox.Cache",
         "tuckbox.Entry",
@@ -518,6 +530,7 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.compat.diskcache.disk",
         "tuckbox.compat.diskcache.entries",
         "tuckbox.compat.diskcache.settings",
+        "tuckbox.compat.diskcache.signatures",
         "tuckbox.errors",
     },
     "tuckbox.integrations": set(),

@@ -10,13 +10,13 @@ import pytest
 
 from documents import run_session
 from tuckbox.compat import diskcache
-from tuckbox.compat.diskcache import disk, memoizing, settings
+from tuckbox.compat.diskcache import disk, memoizing, settings, signatures
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CLASSES = [diskcache.Cache, diskcache.FanoutCache, diskcache.Disk, diskcache.JSONDisk]
-CLASSES += [settings.Constant, settings.Policy]
+CLASSES += [settings.Constant, settings.Policy, signatures.Signatures]
 CLASSES += [diskcache.Deque, diskcache.Index, diskcache.Averager, diskcache.BoundedSemaphore]
 CLASSES += [diskcache.Lock, diskcache.RLock]
 FUNCTIONS = [memoizing.full_name, memoizing.args_to_key]
@@ -33,7 +33,7 @@ def test_an_example_does_what_it_shows(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    modules = (diskcache, disk, memoizing, settings)
+    modules = (diskcache, disk, memoizing, settings, signatures)
     names = {key: value for module in modules for key, value in vars(module).items()}
     with diskcache.Cache(os.path.join(tmp_path, "cache")) as cache:
         run_session(EXAMPLES[name], {**names, "cache": cache}, name, 0)

@@ -156,3 +156,25 @@ def test_a_server_that_does_not_answer_raises(
         new = connect(f"redis://{LOOPBACK}:{proxy.port}", prefix=str(tmp_path))
         with new, pytest.raises(DriverError):
             copy_entries(old, new)
+
+
+@pytest.mark.parametrize(
+    ("target", "is_pinned"),
+    [
+        ("shared", True),
+        ("memory", True),
+        ("memory before shared", True),
+        ("files", False),
+        ("shared before files", False),
+    ],
+)
+def test_pinned_entries_stay_pinned_where_the_place_can_pin(
+    opened: Callable[[str], Any], target: str, is_pinned: bool
+) -> None:
+    old, new = opened("shared"), opened(target)
+    old.set("pinned", 1, ttl=100, pinned=True)
+    old.set("plain", 2)
+    assert copy_entries(old, new) == Copied(2, 0, 0)
+    assert new.get_entry("pinned").pinned is is_pinned
+    assert not new.get_entry("plain").pinned
+    assert new.get_many(old) == {"pinned": 1, "plain": 2}

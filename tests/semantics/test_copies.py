@@ -127,3 +127,10 @@ def test_a_killed_copy_leaves_whole_files_and_a_cache_that_works(tmp_path: Path)
 def test_a_cache_without_a_file_says_what_to_do(tmp_path: Path) -> None:
     with memory.Cache("x") as cache, pytest.raises(InvalidArgument, match="use dump"):
         cache.copy_to(tmp_path / "copy")
+
+
+def test_a_held_lock_is_held_in_the_copy(tmp_path: Path) -> None:
+    with Cache(tmp_path / "a.tuck", size="1 MiB") as cache, cache.lock("a", ttl=1000):
+        cache.copy_to(tmp_path / "b.tuck")
+    with Cache(tmp_path / "b.tuck") as copy:
+        assert not copy.lock("a").acquire(timeout=0)

@@ -82,6 +82,8 @@ pub enum Point {
     GateClosing,
     /// A change has passed the gate, but nothing is stored.
     GatePassed,
+    /// A change that has passed the gate is counted as begun, and its entry is as before.
+    GateBegun,
     /// A row names the key of a maker, but not the maker.
     MakerNamed,
     /// A waiter has announced itself in a claim, but does not sleep.

@@ -465,9 +465,21 @@ impl Cache {
         self.cx.weigh(delta)
     }
 
+    /// Whether a change has died between its entry and the weight. For the caller that has closed the
+    /// gate, who then adds up the weight again: see [`Cache::set_weight`].
+    pub fn is_weight_unsure(&self) -> bool {
+        self.cx.has_begun()
+    }
+
+    /// Replaces the weight. For the caller that has closed the gate.
+    pub fn set_weight(&self, weight: i64) {
+        self.cx.set_weight(weight);
+    }
+
     /// Stores a value that never expires, and adds to the weight. Returns the weight; none, and nothing
     /// is changed, if the gate or the key's entry has changed since the caller looked, or if there is
-    /// no room at once.
+    /// no room at once. The caller that has closed the gate passes with the word of then. A death leaves
+    /// the old value or the new one.
     ///
     /// # Errors
     /// As [`Cache::set`].

@@ -533,6 +533,16 @@ impl Handle {
         self.latest.get().weigh(delta)
     }
 
+    /// See [`Cache::is_weight_unsure`].
+    pub fn is_weight_unsure(&self) -> bool {
+        self.latest.get().is_weight_unsure()
+    }
+
+    /// See [`Cache::set_weight`].
+    pub fn set_weight(&self, weight: i64) {
+        self.latest.get().set_weight(weight);
+    }
+
     /// See [`Cache::store_passing`].
     pub fn store_passing(&self, key: &[u8], value: Value<'_>, pass: &Pass) -> Result<Option<i64>> {
         self.write(|cache| cache.store_passing(key, value, pass))

@@ -108,12 +108,19 @@ pub enum Condition<'a> {
 /// How a change passes the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pass {
-    /// The gate's word, which must be the same still.
+    /// The gate's word, which must be the same still. [`Pass::ANY`] if it does not matter; then the
+    /// change must add nothing to the weight.
     pub gate: u64,
-    /// The version of the key's entry, which must be the same still; 0 if it has none.
+    /// The version of the key's entry, which must be the same still; 0 if it has none, and
+    /// [`Pass::ANY`] if it does not matter.
     pub version: u64,
     /// What the change adds to the weight.
     pub delta: i64,
+}
+
+impl Pass {
+    /// No gate and no entry has it.
+    pub const ANY: u64 = u64::MAX;
 }
 
 /// How a value is stored.

@@ -50,10 +50,15 @@ fn a_change_passes_only_an_open_gate_that_was_not_closed_since() {
     let closed = other.close_gate().unwrap();
     assert_eq!(closed & STATES, CLOSED);
     assert_eq!(store(one, KEY, 2, before), None, "the gate is closed");
-    assert_eq!(store(one, KEY, 2, pass(one, KEY, 10)), None, "also for who sees it closed");
     assert_eq!(one.delete_passing(KEY, &before).unwrap(), None);
-    assert_eq!(one.delete_passing(KEY, &pass(one, KEY, 10)).unwrap(), None);
+    let holders = Pass { gate: closed, version: Pass::ANY, delta: 5 };
+    assert_eq!(store(other, KEY, 2, holders), Some(15), "who has closed it has its word");
+    assert_eq!(store(other, KEY, 1, Pass { delta: -5, ..holders }), Some(10));
+    let any = Pass { gate: Pass::ANY, ..holders };
+    assert_eq!(store(one, KEY, 2, any), None, "the weight needs the gate");
     assert!(other.close_gate().unwrap() > closed, "each closing counts");
+    assert_eq!(store(other, KEY, 2, holders), None, "it was closed again");
+    assert_eq!(store(one, KEY, 1, Pass { delta: 0, ..any }), Some(10), "nothing is weighed");
     other.open_gate();
     assert_eq!(store(one, KEY, 2, before), None, "it was closed since");
     assert_eq!(one.delete_passing(KEY, &before).unwrap(), None);
@@ -76,7 +81,7 @@ fn a_change_is_of_the_entry_that_was_seen() {
     assert_eq!(store(one, KEY, 2, seen), None, "it was replaced");
     assert_eq!(one.delete_passing(KEY, &seen).unwrap(), None);
     assert_eq!((number(one, KEY), one.weigh(0)), (Some(3), 0));
-    // A longer record replaces the old one, and one of the same size is overwritten.
+    // A longer record, and one of the same size, which is not overwritten in place either.
     for value in [&b"long"[..], b"more", b"a value that does not fit into the record"] {
         let pass = pass(one, KEY, 1);
         let weight = one.store_passing(KEY, Value::bytes(value), &pass).unwrap();
@@ -170,6 +175,41 @@ fn a_death_while_the_gate_is_closing_leaves_it_to_the_next_one() {
     assert_eq!(store(&one, KEY, 1, pass(&one, KEY, 1)), Some(1));
 }
 
+/// A death at a point leaves the entry as it was, and the weight unsure.
+#[test]
+fn a_death_in_a_change_is_counted_until_the_weight_is_replaced() {
+    for (point, is_delete) in
+        [(Point::GateBegun, false), (Point::GateBegun, true), (Point::EntryReplaced, false)]
+    {
+        let mut twins = twins(2, Duration::from_secs(20));
+        let (dying, other) = (twins.pop().unwrap(), twins.pop().unwrap());
+        assert_eq!(store(&other, KEY, 1, pass(&other, KEY, 10)), Some(10));
+        let change = pass(&dying, KEY, 7);
+        let died = std::thread::spawn(move || {
+            hooks::set(move |now| {
+                if now == point {
+                    std::panic::resume_unwind(Box::new(()));
+                }
+            });
+            match is_delete {
+                true => dying.delete_passing(KEY, &change).map(|_| ()),
+                false => dying.store_passing(KEY, Value::Int(2), &change).map(|_| ()),
+            }
+        });
+        assert!(died.join().is_err(), "it has died at that point");
+        other.close_gate().unwrap();
+        assert!(other.is_weight_unsure(), "{point:?}");
+        assert_eq!(other.weigh(0), 17, "the count is no part of it");
+        let expected = if point == Point::GateBegun { 1 } else { 2 };
+        assert_eq!(number(&other, KEY), Some(expected));
+        other.set_weight(-3);
+        assert!(!other.is_weight_unsure());
+        other.open_gate();
+        assert_eq!(store(&other, KEY, 3, pass(&other, KEY, 1)), Some(-2));
+        assert!(!other.is_weight_unsure(), "it has ended");
+    }
+}
+
 /// Changers count up numbers. A holder adds to all of them in two steps, which nobody may see.
 #[test]
 fn no_change_falls_between_the_steps_of_a_holder() {
@@ -188,7 +228,7 @@ fn no_change_falls_between_the_steps_of_a_holder() {
                     let pass = pass(cache, key, 1);
                     let seen = number(cache, key).unwrap();
                     // Without the gate, a number between the holder's steps would be seen here.
-                    if version(cache, key) == pass.version {
+                    if pass.gate & STATES == 0 && version(cache, key) == pass.version {
                         let stored = store(cache, key, seen + 1, pass);
                         changes.fetch_add(i64::from(stored.is_some()), Ordering::Relaxed);
                     }

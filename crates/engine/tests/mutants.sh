@@ -42,6 +42,7 @@ slot-not-shared     arena:shared_slots a_handle_that_is_closed_leaves_the_locks_
 position-renewed    order     an_iteration_follows_the_order_of_insertion
 counting-positions  order     positions_grow_whatever_a_power_cut_brings_back
 gate-unheeded       gate      a_change_passes_only_an_open_gate_that_was_not_closed_since
+gate-weighs-last    gate      a_death_in_a_change_is_counted_until_the_weight_is_replaced
 gate-without-locks  gate      who_closes_the_gate_waits_for_the_changes_that_have_passed
 follow              files     a_link_in_place_of_the_file_is_not_followed
 "

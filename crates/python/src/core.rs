@@ -1150,6 +1150,18 @@ impl Core {
         Ok(self.opened()?.cache.weigh(delta))
     }
 
+    /// Whether a change has died between its entry and the weight. For who has closed the gate.
+    #[getter]
+    fn _is_weight_unsure(&self) -> PyResult<bool> {
+        Ok(self.opened()?.cache.is_weight_unsure())
+    }
+
+    /// Replaces the weight. For who has closed the gate.
+    fn _set_weight(&self, weight: i64) -> PyResult<()> {
+        self.opened()?.cache.set_weight(weight);
+        Ok(())
+    }
+
     /// Looks at a key for a change that may pass the gate. See [`gate::look`].
     fn _look<'py>(
         &self,

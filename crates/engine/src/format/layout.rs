@@ -123,6 +123,10 @@ pub mod gate {
     pub const CLOSED: u64 = 2;
     /// One closing.
     pub const TURN: u64 = 4;
+    /// What a change that has begun, and has not ended, adds to the weight.
+    pub const BEGUN: i64 = 1 << (64 - ABOVE_WEIGHT);
+    /// How many bits of the weight's word count such changes.
+    pub const ABOVE_WEIGHT: u32 = 16;
 }
 
 /// Offsets in the row of a tag.

@@ -12,6 +12,10 @@
 //!   looked before is refused.
 //! - *A death* of a closer leaves the gate closing or closed. All changes are refused until the next
 //!   holder of the closer's own lock opens it. If it was closing, that one passes the locks again.
+//! - *A death in a change* leaves the entry as it was or as it should be: a change writes a new record.
+//!   Nobody knows which, and so the weight. So a change that adds to it counts itself in the same word
+//!   from before its entry until after it. Whoever closes the gate sees a count that is left, and must
+//!   add up the weight again.
 //! - *A number* is taken after the gate was seen open. If its change passes, all numbers of former holders
 //!   are lower, and all of later ones higher. One that is refused has only skipped a number.
 
@@ -45,10 +49,21 @@ impl Context {
         self.arena.region().get(self.in_tables(table::LAST_NUMBER))
     }
 
-    /// Adds to the weight, and returns it.
+    /// Adds to the weight, and returns it, without the count of changes that have begun.
     pub fn weigh(&self, delta: i64) -> i64 {
-        let before = self.arena.region().add(self.in_tables(table::WEIGHT), delta as u64);
-        (before as i64).wrapping_add(delta)
+        let (region, at) = (self.arena.region(), self.in_tables(table::WEIGHT));
+        let before = if delta == 0 { region.get(at) } else { region.add(at, delta as u64) };
+        (before as i64).wrapping_add(delta) << gate::ABOVE_WEIGHT >> gate::ABOVE_WEIGHT
+    }
+
+    /// Whether a change has begun that has not ended. If the gate is closed, its process has died.
+    pub fn has_begun(&self) -> bool {
+        self.arena.region().get(self.in_tables(table::WEIGHT)) as i64 != self.weigh(0)
+    }
+
+    /// Replaces the weight. For who has closed the gate.
+    pub fn set_weight(&self, weight: i64) {
+        self.arena.region().set(self.in_tables(table::WEIGHT), weight as u64);
     }
 
     /// Gives this new file, which nobody else uses yet, the numbers and the weight of a former one. Its
@@ -57,6 +72,7 @@ impl Context {
         let region = self.arena.region();
         region.set(self.in_tables(table::GATE), former.gate().wrapping_add(gate::TURN));
         region.set(self.in_tables(table::LAST_NUMBER), former.last_number());
-        region.set(self.in_tables(table::WEIGHT), former.weigh(0) as u64);
+        let weight = former.arena.region().get(former.in_tables(table::WEIGHT));
+        region.set(self.in_tables(table::WEIGHT), weight);
     }
 }

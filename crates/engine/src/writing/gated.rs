@@ -4,13 +4,23 @@
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::mutants;
 
-use super::store::{Storing, Tries, DRAFT_WORDS};
-use super::write::InPlace;
+use super::store::{Storing, Tries, BATCHES_WITHOUT_GAIN, DRAFT_WORDS};
 use super::Store;
 use crate::error::Result;
 use crate::format::{gate, shard, Draft};
 use crate::repair::lock;
+use crate::storage::Need;
 use crate::value::{Attributes, Condition, Pass, Ttl, Value};
+
+/// What became of an attempt.
+enum Passed {
+    /// The change was made. The weight.
+    Done(i64),
+    /// The gate or the entry was changed.
+    Refused,
+    /// Space was freed, if there is any: it may be tried again.
+    NoRoom,
+}
 
 impl Store<'_> {
     /// Closes the gate, unless it is closed, and returns its new word. Nobody else may do so meanwhile.
@@ -49,39 +59,62 @@ impl Store<'_> {
         let mut spare = DRAFT_WORDS.take();
         let extras = self.extras(None, attributes);
         let draft = Draft::new(key, hash, value, extras, &self.shape, &mut spare)?;
-        let condition = match pass.version {
-            0 => Condition::Absent,
-            version => Condition::Version(version),
-        };
-        let mut storing = Storing { key, draft, condition, tries: Tries::default() };
-        let weight = self.attempt_passing(&mut storing, pass);
-        DRAFT_WORDS.set(storing.draft.into_spare());
-        self.arena.check_not_lost()?;
-        weight
-    }
-
-    fn attempt_passing(self, storing: &mut Storing<'_>, pass: &Pass) -> Result<Option<i64>> {
-        if storing.draft.header().body_count != 0 {
-            return Ok(None);
-        }
-        let shard = self.lock(storing.draft.hash.shard(self.shape.shard_count))?;
-        if !self.is_open(pass) {
-            return Ok(None);
-        }
-        hooks::reach(Point::GatePassed);
-        match shard.put_in_place(storing.key, &mut storing.draft, storing.condition) {
-            InPlace::Done(true) => Ok(Some(self.weigh(pass.delta))),
-            InPlace::Done(false) => Ok(None),
-            InPlace::NotEnough(live) => {
-                // Before the lock is released: who closes the gate then must know the weight.
-                let weight = self.weigh(pass.delta);
-                let stored = self.evict_and_put(shard, storing, live, &[]);
-                if !matches!(stored, Ok(Some(true))) {
-                    self.weigh(-pass.delta);
+        // What holds is seen when a lock is held: it may be another one at each attempt.
+        let mut storing =
+            Storing { key, draft, condition: Condition::Always, tries: Tries::default() };
+        let mut result = Ok(Passed::NoRoom);
+        if storing.draft.header().body_count == 0 {
+            for _ in 0..self.shape.batches_max {
+                result = self.attempt_passing(&mut storing, pass);
+                let is_stuck = storing.tries.stuck > BATCHES_WITHOUT_GAIN;
+                if is_stuck || !matches!(result, Ok(Passed::NoRoom)) {
+                    break;
                 }
-                Ok(stored?.and(Some(weight)))
             }
         }
+        DRAFT_WORDS.set(storing.draft.into_spare());
+        self.arena.check_not_lost()?;
+        result.map(|passed| match passed {
+            Passed::Done(weight) => Some(weight),
+            Passed::Refused | Passed::NoRoom => None,
+        })
+    }
+
+    fn attempt_passing(self, storing: &mut Storing<'_>, pass: &Pass) -> Result<Passed> {
+        let (key, draft) = (storing.key, &mut storing.draft);
+        let shard = self.lock(draft.hash.shard(self.shape.shard_count))?;
+        if !self.is_open(pass) {
+            return Ok(Passed::Refused);
+        }
+        hooks::reach(Point::GatePassed);
+        let found = shard.find_valid(key, draft.hash);
+        let version = found.as_ref().map_or(0, |(live, is)| if live.is_stale { 0 } else { *is });
+        if pass.version != Pass::ANY && version != pass.version {
+            return Ok(Passed::Refused);
+        }
+        let live = found.map(|(live, _)| live);
+        if live.is_none() && !shard.evict_to_limit() {
+            return Ok(Passed::Refused);
+        }
+        if let Some(live) = live.as_ref().filter(|_| draft.takes_over.is_any()) {
+            shard.take_over(live, draft);
+        }
+        if live.is_some() {
+            shard.sample_overwrite(draft.hash, draft.header());
+        }
+        self.begin(pass);
+        hooks::reach(Point::GateBegun);
+        // Never in place, even if the size is the same: a death would lose the old value, too.
+        let is_stored = shard.put(draft, live.as_ref(), &[], Need::NewRecord).is_some();
+        let weight = self.end(pass, is_stored);
+        if !is_stored {
+            // Nothing has begun: who closes the gate meanwhile refuses the next attempt.
+            self.make_room(shard, storing)?;
+            return Ok(Passed::NoRoom);
+        }
+        shard.add_word(shard::SETS, 1);
+        shard.tidy();
+        Ok(Passed::Done(weight))
     }
 
     /// Deletes an entry, and adds to the weight. Returns as [`Store::store_passing`].
@@ -90,22 +123,46 @@ impl Store<'_> {
         if !self.is_open(pass) {
             return Ok(None);
         }
+        let is_wanted = |version| pass.version == Pass::ANY || version == pass.version;
         let found = shard.find_valid(key, hash);
-        let Some((live, _)) = found.filter(|(live, is)| !live.is_stale && *is == pass.version)
-        else {
+        let Some((live, _)) = found.filter(|(live, is)| !live.is_stale && is_wanted(*is)) else {
             return Ok(None);
         };
+        self.begin(pass);
+        hooks::reach(Point::GateBegun);
         shard.invalidate(hash);
         shard.remove_live(hash, &live, shard::DELETES);
-        let weight = self.weigh(pass.delta);
+        let weight = self.end(pass, true);
         drop(shard);
         self.arena.check_not_lost()?;
         Ok(Some(weight))
     }
 
+    /// Counts a change that adds to the weight as begun, before its entry is changed.
+    fn begin(self, pass: &Pass) {
+        if pass.delta != 0 && !mutants::is_on("gate-weighs-last") {
+            self.weigh(pass.delta.wrapping_add(gate::BEGUN));
+        }
+    }
+
+    /// Ends what [`Store::begin`] counted, and returns the weight. The shard is locked still: who closes
+    /// the gate then must find no change that has begun.
+    fn end(self, pass: &Pass, is_done: bool) -> i64 {
+        if pass.delta == 0 {
+            return self.weigh(0);
+        }
+        if mutants::is_on("gate-weighs-last") {
+            return self.weigh(if is_done { pass.delta } else { 0 });
+        }
+        self.weigh(if is_done { 0 } else { pass.delta.wrapping_neg() }.wrapping_sub(gate::BEGUN))
+    }
+
     /// Whether a change may pass. Its caller holds the lock of the shard.
     fn is_open(self, pass: &Pass) -> bool {
-        let is_open = pass.gate & gate::STATES == gate::OPEN && self.gate() == pass.gate;
+        if pass.gate == Pass::ANY {
+            return pass.delta == 0;
+        }
+        let is_open = pass.gate & gate::STATES != gate::CLOSING && self.gate() == pass.gate;
         is_open || mutants::is_on("gate-unheeded")
     }
 }

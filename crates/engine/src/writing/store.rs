@@ -21,7 +21,7 @@ use crate::storage::{Context, Need};
 use crate::value::{Attributes, Condition, Terms, Ttl, Value};
 
 /// Eviction batches in other shards before a write gives up, if its own shard has nothing to evict.
-const BATCHES_WITHOUT_GAIN: u64 = 1_000;
+pub(super) const BATCHES_WITHOUT_GAIN: u64 = 1_000;
 
 /// Eviction batches that a write asks of the largest shard before its own shard evicts, if its own
 /// shard is under its quota.
@@ -59,7 +59,7 @@ pub(super) struct Tries {
     /// How often a larger shard was asked to evict.
     donor: u32,
     /// How often nothing could be evicted.
-    stuck: u64,
+    pub(super) stuck: u64,
 }
 
 /// A value that is being stored.
@@ -345,7 +345,7 @@ impl<'a> Store<'a> {
         live: Option<Live>,
         bodies: &[Body],
     ) -> Result<Option<bool>> {
-        let Storing { draft, tries, .. } = storing;
+        let Storing { draft, tries, .. } = &mut *storing;
         let wanted_bytes = draft.header().total_bytes(&self.shape);
         if live.is_none() && !shard.evict_to_limit() {
             let (index, has_none) = (shard.index, shard.evictable_entries() == 0);
@@ -369,18 +369,26 @@ impl<'a> Store<'a> {
             shard.tidy();
             return Ok(Some(true));
         }
+        self.make_room(shard, storing)?;
+        Ok(None)
+    }
+
+    /// Frees space for a draft that found none, and releases the lock.
+    pub(super) fn make_room(self, shard: Writer<'_>, storing: &mut Storing<'_>) -> Result<()> {
+        let Storing { draft, tries, .. } = storing;
+        let wanted_bytes = draft.header().total_bytes(&self.shape);
         let index = shard.index;
         // Evicting elsewhere does not help a damaged log.
         if shard.has_damaged_log() && !std::mem::replace(&mut tries.was_repaired, true) {
             Audit(&shard).repair_damage();
-            return Ok(None);
+            return Ok(());
         }
         let donor = self.donor_for(index);
         if donor != index && tries.donor < DONOR_TRIES_MAX {
             drop(shard);
             tries.donor =
                 if self.free_space_in(donor)? { tries.donor + 1 } else { DONOR_TRIES_MAX };
-            return Ok(None);
+            return Ok(());
         }
         let if_stuck = IfStuck::after(tries.stuck);
         let more = shard.free_space(EVICTION_BATCH, if_stuck, wanted_bytes);
@@ -389,7 +397,7 @@ impl<'a> Store<'a> {
             self.free_space_elsewhere(index, if_stuck, wanted_bytes)?;
             tries.stuck += 1;
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Where no entry may be evicted, collects those that have expired or are invalid. In a cache that

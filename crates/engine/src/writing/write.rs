@@ -90,7 +90,7 @@ impl Writer<'_> {
     }
 
     #[cold]
-    fn take_over(&self, live: &Live, draft: &mut Draft<'_>) {
+    pub(super) fn take_over(&self, live: &Live, draft: &mut Draft<'_>) {
         if draft.takes_over.expiry {
             self.keep_expiry(live, draft);
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from typing import Any
@@ -58,15 +59,22 @@ def _check_files(directory: str, known: set[str], *, fix: bool) -> None:
         for path in sorted({os.path.join(parent, name) for name in names} - known - own):
             _warn(f"unknown file: {path}", UnknownFileWarning)
             if fix:
-                os.remove(path)
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(path)
 
 
 def _check_directories(directory: str, *, fix: bool) -> None:
     for path, _, _ in os.walk(directory, topdown=False):
-        if not os.listdir(path):
+        try:
+            is_empty = not os.listdir(path)
+        except FileNotFoundError:
+            # Other processes remove files without the lock, and directories with them.
+            continue
+        if is_empty:
             _warn(f"empty directory: {path}", EmptyDirWarning)
             if fix:
-                os.rmdir(path)
+                with contextlib.suppress(OSError):
+                    os.rmdir(path)
 
 
 def _warn(message: str, category: Any = UserWarning) -> None:

@@ -48,6 +48,7 @@ from tuckbox.compat.diskcache.settings import (
     Timeout,
     policy_of,
 )
+from tuckbox.compat.diskcache.signatures import Secret, SecretArgument, refuse_signed
 from tuckbox.errors import CacheClosed
 
 __all__ = ["Cache"]
@@ -112,6 +113,8 @@ class Cache(Queues):
         directory: Union[str, os.PathLike[str], None] = None,
         timeout: float = 60,
         disk: type[Disk] = Disk,
+        *,
+        secret: Union[SecretArgument, Secret, None] = None,
         **settings: Any,
     ) -> None:
         """Open the cache of a directory, and create what is missing.
@@ -121,11 +124,15 @@ class Cache(Queues):
                 expanded. A new one has mode 0700.
             timeout: Seconds to wait for the lock.
             disk: How keys and values are converted: `Disk` or a subclass.
+            secret: Signs each pickle, so that no other one is unpickled: a str or bytes, several
+                with the newest first, or a function that returns them. It is not stored. Each
+                program that uses the directory needs it.
             settings: As in `DEFAULT_SETTINGS`. They are stored in the directory. Those that begin
                 with ``disk_`` are arguments of ``disk``, those with ``sqlite_`` have no effect.
 
         Raises:
-            ValueError: ``disk`` is no subclass of `Disk`.
+            ValueError: ``disk`` is no subclass of `Disk`. Or the directory is used with another
+                secret, or without one (`InvalidArgument`).
             OSError: The directory cannot be created.
             UnsafeFile: Another user could write to the directory.
         """
@@ -139,15 +146,23 @@ class Cache(Queues):
         self._directory = os.path.expandvars(os.path.expanduser(str(directory)))
         self._timeout = timeout
         _create_directory(self._directory)
-        self._entries = Entries(self._directory, self._remove_file)
+        self._secret = None if secret is None else Secret(secret)
+        self._entries = Entries(self._directory, self._remove_file, self._secret)
         self._culling = Culling(self._entries)
         self._passing = Passing(self._entries)
         stored = self._entries.settings()
         merged = {**DEFAULT_SETTINGS, **stored, **settings}
+        signatures = self._entries.signatures
+        if signatures is None:
+            refuse_signed(stored, self._directory)
+        else:
+            merged.update(signatures.settings(stored, self._directory))
         for name in METADATA:
             merged.pop(name, None)
         options = {name[5:]: merged[name] for name in merged if name.startswith("disk_")}
         self._disk = disk(self._directory, **options)
+        if signatures is not None:
+            self._disk.use_signatures(signatures)
         self._statistics = 0
         self._policy = policy_of(merged["eviction_policy"])
         for name, value in merged.items():
@@ -191,6 +206,11 @@ class Cache(Queues):
     def timeout(self) -> float:
         """Seconds to wait for the lock."""
         return self._timeout
+
+    @property
+    def secret(self) -> Optional[Secret]:
+        """What signs the pickles, or None. It does not show what it is."""
+        return self._secret
 
     @property
     def disk(self) -> Disk:
@@ -379,10 +399,11 @@ class Cache(Queues):
         else:
             until = None if expire is None else now + expire
             entry = (value, number, now, until, tag, mode, filename, size, now, 0, long_key)
+        if old is None:
+            # First: a process that is killed in between must not hide the item.
+            widen_ends(entries, long_key[0] if long_key else place)
         entries.put(place, entry, old)
         self._culling.notice(place, entry)
-        if old is None:
-            widen_ends(entries, long_key[0] if long_key else place)
 
     def _cull(self, now: float) -> None:
         left = self.cull_limit
@@ -988,11 +1009,13 @@ class Cache(Queues):
 
     def __getstate__(self) -> tuple[Any, ...]:
         """Return how to open the cache in another process."""
-        return self._directory, self._timeout, type(self._disk)
+        state = self._directory, self._timeout, type(self._disk)
+        return state if self._secret is None else (*state, self._secret)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         """Open the cache."""
-        self.__init__(*state)  # type: ignore[misc]
+        secret = state[3] if state[3:] else None
+        self.__init__(*state[:3], secret=secret)  # type: ignore[misc]
 
 
 def _create_directory(directory: str) -> None:

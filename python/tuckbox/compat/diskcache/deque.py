@@ -10,7 +10,7 @@ import operator
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Optional, TypeVar, Union
 
 from tuckbox.compat.diskcache.core import Cache
 from tuckbox.compat.diskcache.settings import ENOVAL
@@ -181,12 +181,16 @@ class Deque(Sequence):  # type: ignore[type-arg] # As DiskCache has it, without 
         self._extend(iterable)
         return self
 
-    def __getstate__(self) -> tuple[str, float]:
-        return self.directory, self.maxlen
+    def __getstate__(self) -> tuple[Union[str, Cache], float]:
+        cache = self._cache
+        return self.directory if cache.secret is None else cache, self.maxlen
 
-    def __setstate__(self, state: tuple[str, float]) -> None:
-        directory, maxlen = state
-        self._use(Cache(directory, eviction_policy="none"), maxlen)
+    def __setstate__(self, state: tuple[Union[str, Cache], float]) -> None:
+        place, maxlen = state
+        # It is a cache if it has a secret.
+        if not isinstance(place, Cache):
+            place = Cache(place, eviction_policy="none")
+        self._use(place, maxlen)
 
     def append(self, value: object) -> None:
         """Add an item at the right end.

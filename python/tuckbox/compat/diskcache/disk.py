@@ -19,6 +19,8 @@ from collections.abc import Iterable
 from typing import Any, Final, Optional, Union
 
 from tuckbox.compat.diskcache.settings import UNKNOWN
+from tuckbox.compat.diskcache.signatures import Signatures, path_inside
+from tuckbox.errors import EntryRefused
 
 __all__ = [
     "MODE_BINARY",
@@ -54,6 +56,26 @@ class Disk:
         >>> disk.put("user:42"), disk.store(7, False)
         (('user:42', True), (0, 1, None, 7))
     """
+
+    _signatures: Optional[Signatures] = None
+
+    def use_signatures(self, signatures: Signatures) -> None:
+        """Sign each pickle from here on, and unpickle no other one. Called by `Cache`."""
+        self._signatures = signatures
+
+    def _signed(self, kind: str, pickled: bytes) -> bytes:
+        return pickled if self._signatures is None else self._signatures.sign(kind, pickled)
+
+    def _unpickled(self, kind: str, pickled: Any) -> Any:
+        if self._signatures is not None:
+            pickled = self._signatures.verify(kind, pickled)
+        # Only this user can write to the file, or a holder of the secret has signed it.
+        return pickle.loads(pickled)  # noqa: S301
+
+    def _path(self, filename: str) -> str:
+        if self._signatures is not None:
+            return path_inside(self._directory, filename)
+        return os.path.join(self._directory, filename)
 
     def __init__(self, directory: str, min_file_size: int = 0, pickle_protocol: int = 0) -> None:
         """Set the options.
@@ -92,13 +114,14 @@ class Disk:
             return key, True
         if kind is int and _INT_MIN <= key <= _INT_MAX:
             return key, True
-        return pickletools.optimize(pickle.dumps(key, protocol=self.pickle_protocol)), False
+        pickled = pickletools.optimize(pickle.dumps(key, protocol=self.pickle_protocol))
+        return self._signed("key", pickled), False
 
     def get(self, key: Any, raw: bool) -> Any:
         """Return the key of what `put` returned."""
         if raw:
             return bytes(key) if isinstance(key, memoryview) else key
-        return pickle.loads(key)  # noqa: S301 - Only this user can write to the file.
+        return self._unpickled("key", key)
 
     def store(self, value: Any, read: bool, key: Any = UNKNOWN) -> Stored:
         """Convert a value, and write its file if it is large.
@@ -122,7 +145,7 @@ class Disk:
         if read:
             chunks = iter(lambda: value.read(_CHUNK_BYTES), b"")
             return self._store_file(key, value, MODE_BINARY, chunks)
-        pickled = pickle.dumps(value, protocol=self.pickle_protocol)
+        pickled = self._signed("value", pickle.dumps(value, protocol=self.pickle_protocol))
         if len(pickled) < self.min_file_size:
             return 0, MODE_PICKLE, None, pickled
         return self._store_file(key, value, MODE_PICKLE, [pickled])
@@ -148,13 +171,13 @@ class Disk:
             OSError: The file cannot be read.
         """
         if filename is not None:
-            path = os.path.join(self._directory, filename)
+            path = self._path(filename)
             if read and mode == MODE_BINARY:
                 return open(path, "rb")
             with open(path, "rb") as reader:
                 value = reader.read()
         if mode == MODE_PICKLE:
-            return pickle.loads(value)  # noqa: S301 - Only this user can write to the file.
+            return self._unpickled("value", value)
         if mode == MODE_TEXT:
             return value.decode("utf-8")
         return bytes(value) if isinstance(value, memoryview) else value
@@ -174,7 +197,10 @@ class Disk:
 
     def remove(self, file_path: str) -> None:
         """Remove a file and the directories that are then empty. A missing one is no error."""
-        path = os.path.join(self._directory, file_path)
+        try:
+            path = self._path(file_path)
+        except EntryRefused:
+            return
         with contextlib.suppress(OSError):
             os.remove(path)
         parent = os.path.dirname(path)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import struct
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from tuckbox import Cache as File
 from tuckbox.compat.diskcache.disk import MODE_RAW
 from tuckbox.compat.diskcache.locks import WriteLock
 from tuckbox.compat.diskcache.settings import Timeout
+from tuckbox.compat.diskcache.signatures import Secret, Signatures
 from tuckbox.errors import CacheClosed, CacheFull, LockTimeout, UnsafeFile, ValueTooLarge
 
 __all__ = [
@@ -74,6 +76,8 @@ SHORT: Final = 3
 _LONGER: Final = (None, None, None, None, None, MODE_RAW, None, 0, None, 0, None)
 
 Entry = tuple[Any, ...]
+Counters = tuple[int, int, Optional[float], int]
+"""`Entries.file_bytes`, `inline_bytes`, `soonest` and `queues`."""
 Row = tuple[Any, Entry]
 """The key in the Tuckbox file and the entry."""
 
@@ -86,7 +90,7 @@ _STATE: Final = ("state",)
 _SETTINGS: Final = ("settings",)
 _HITS: Final = ("hits",)
 _MISSES: Final = ("misses",)
-_OWN_KEYS: Final = 4
+_OWN_KEYS: Final = (_STATE, _SETTINGS, _HITS, _MISSES)
 
 FILE_NAME: Final = "cache.tuck"
 LOCK_NAME: Final = "cache.lock"
@@ -99,6 +103,8 @@ GATE_STATES: Final = 3
 """Bits of the gate's word that are 0 if it is open."""
 _GATE_TURN: Final = 4
 """By how much each closing of the gate raises its word."""
+_ANY: Final = 2**64 - 1
+"""In place of the gate's word or of a version: whatever it is."""
 _PASSED_MOST: Final = 1000
 _ENDS_WIDER: Final = 16
 _ENDS_MOST: Final = 48
@@ -153,13 +159,17 @@ class Entries:
     soonest: Optional[float]
     queues: int
 
-    def __init__(self, directory: str, remove_file: Callable[[str], None]) -> None:
+    def __init__(
+        self, directory: str, remove_file: Callable[[str], None], secret: Optional[Secret] = None
+    ) -> None:
         """Open the file of a directory, or create it.
 
         Args:
             directory: The directory.
             remove_file: Called with the name of each file that no entry has any more.
+            secret: Signs the pickles; None if they are not signed.
         """
+        self._secret = secret
         # A handle that is opened again is the same after the program has changed its directory.
         self.directory = directory = os.path.abspath(directory)
         self.remove_file = remove_file
@@ -181,6 +191,9 @@ class Entries:
         # Of queues: the ends, and what is stored.
         self._ends: dict[str, tuple[tuple[int, int], tuple[int, int]]] = {}
         self.open()
+        self.signatures: Optional[Signatures] = None
+        if secret is not None:
+            self.signatures = self.lock.signatures = Signatures(secret, self.file.id)
         self._load()
 
     def open(self) -> None:
@@ -199,15 +212,35 @@ class Entries:
                 "so could run code in this process; run: chmod go-w on it and on its parents, or "
                 f"choose a directory of your own (Tuckbox would have used {path})"
             )
+        if self._secret is not None:
+            # The other handle was only for its look at the directory.
+            self.file.close()
+            self.file = File(self._path, pickle="signed", secret=self._secret.given)
+            self.read = self.file.get
 
     def close(self) -> None:
         """Close the file, unless a thread is changing it. Every operation opens it again."""
         self.lock.close(self.file.close)
 
     def _load(self) -> None:
-        state = self.peek(_STATE)
-        self.file_bytes, self.soonest, self.queues = state or (0, None, 0)
-        self._saved = state
+        self._saved = state = self.peek(_STATE)
+        if state is not None:
+            self.file_bytes, self.soonest, self.queues = state
+        else:
+            # A new file, or Tuckbox has lost it.
+            self.file_bytes, _, self.soonest, self.queues = self._counted()
+
+    def _counted(self) -> Counters:
+        """Return the counters as the entries have them, by a scan of the file."""
+        file_bytes = inline_bytes = 0
+        soonest = math.inf
+        for key, entry in self.rows():
+            inline_bytes += bytes_of(key, entry)
+            file_bytes += _file_bytes_of(entry)
+            expire = field_of(entry, EXPIRE)
+            soonest = soonest if expire is None else min(soonest, expire)
+        queues = sum(1 for key in self.file if type(key) is tuple and key[0] == "queue")
+        return file_bytes, inline_bytes, None if soonest == math.inf else soonest, queues
 
     def _state(self) -> tuple[int, Optional[float], int]:
         return self.file_bytes, self.soonest, self.queues
@@ -234,20 +267,20 @@ class Entries:
     def mark(self, key: Any, entry: Entry, version: int) -> None:
         """Replace an entry by one that differs in what reads change, if it still has a version."""
         with contextlib.suppress(CacheClosed, CacheFull, LockTimeout):
-            self.file.cas(key, entry, version)
+            self.file._store_passing(key, entry, _ANY, version, 0)
 
     def rows(self) -> Iterator[Row]:
         """Yield the keys of the file and their entries, in no particular order."""
         if self.file.closed:
             self.open()
         for key, entry in self.file.items():
-            if type(key) is not tuple or type(key[0]) is not str:
+            if not _is_own(key):
                 yield key, entry
 
     def __len__(self) -> int:
         """Return how many entries there are."""
         queues = self.counters()[4]
-        return len(self.file) - _OWN_KEYS - queues
+        return len(self.file) - sum(map(self.file.__contains__, _OWN_KEYS)) - queues
 
     def counters(self) -> tuple[int, int, int, Optional[float], int]:
         """Return the counters of now.
@@ -255,9 +288,12 @@ class Entries:
         Returns:
             How many changes there were, `file_bytes`, `inline_bytes`, `soonest` and `queues`.
         """
-        file_bytes, soonest, queues = self.peek(_STATE)
-        file = self.file
-        return file._last_number, file_bytes, file._weigh(0), soonest, queues
+        state = self.peek(_STATE)
+        number = self.file._last_number
+        if state is None:
+            return (number, *self._counted())
+        file_bytes, soonest, queues = state
+        return number, file_bytes, self.file._weigh(0), soonest, queues
 
     @staticmethod
     def place(key: Any, raw: bool) -> tuple[Any, Any]:
@@ -316,14 +352,17 @@ class Entries:
                 # Another handle has held the lock since.
                 self._load()
                 self._ends.clear()
-                if self._saved is None:
-                    # Also after all entries were lost.
-                    self.inline_bytes = self.file._weigh(-self.inline_bytes)
                 if self.lock.has_journal():
                     self._undo()
+            if self._saved is None or self.file._is_weight_unsure:
+                self._weigh_again(self._counted()[1])
         except BaseException:
             self.lock.release()
             raise
+
+    def _weigh_again(self, inline_bytes: int) -> None:
+        self.file._set_weight(inline_bytes)
+        self.inline_bytes = inline_bytes
 
     def _hear(self) -> None:
         """Learn what was stored since this handle last held the lock. The gate is closed."""
@@ -400,7 +439,8 @@ class Entries:
     def _save(self) -> None:
         state = self._state()
         if state != self._saved:
-            self._store(_STATE, state)
+            if self._undoing or self._replace(_STATE, state, 0) is None:
+                self._store(_STATE, state)
             self._saved = state
 
     def undo_on_failure(self) -> None:
@@ -412,14 +452,14 @@ class Entries:
     def _undo(self) -> None:
         """Undo what the journal names."""
         records = self.lock.journal()
-        kept = {old[FILENAME] for key, old in records if key != _STATE and _has_file(old)}
+        kept = {old[FILENAME] for key, old in records if not _is_own(key) and _has_file(old)}
         for key, old in reversed(records):
             now = self.read(key)
             if key == _STATE:
                 inline_bytes, self.file_bytes, self.soonest, self.queues = old
-                self.inline_bytes = self.file._weigh(inline_bytes - self.inline_bytes)
+                self._weigh_again(inline_bytes)
                 continue
-            if type(key) is not tuple or type(key[0]) is not str:
+            if not _is_own(key):
                 self._doom(now)
             if old is None:
                 self.file.delete(key)
@@ -460,15 +500,12 @@ class Entries:
         Returns:
             By name, what a counter has and what it should have.
         """
-        queues = sum(1 for key in self.file if type(key) is tuple and key[0] == "queue")
-        found = {"file_bytes": 0, "inline_bytes": 0, "queues": queues}
-        for key, entry in self.rows():
-            found["inline_bytes"] += bytes_of(key, entry)
-            found["file_bytes"] += field_of(entry, SIZE)
+        file_bytes, inline_bytes, _, queues = self._counted()
+        found = {"file_bytes": file_bytes, "inline_bytes": inline_bytes, "queues": queues}
         compared = {name: (getattr(self, name), count) for name, count in found.items()}
         if fix:
-            self.file_bytes, self.queues = found["file_bytes"], queues
-            self.inline_bytes = self.file._weigh(found["inline_bytes"] - self.inline_bytes)
+            self.file_bytes, self.queues = file_bytes, queues
+            self._weigh_again(inline_bytes)
         return compared
 
     def put(self, key: Any, entry: Entry, old: Optional[Entry]) -> None:
@@ -479,39 +516,60 @@ class Entries:
             entry: The entry.
             old: The entry that it replaces, or None.
         """
-        if _has_file(entry) or _has_file(old):
-            self.undo_on_failure()
-        self._note(key, old)
-        self._count(key, old, entry)
-        self._store(key, entry)
         if len(entry) > SHORT:
             expire = entry[EXPIRE]
             if expire is not None and (self.soonest is None or expire < self.soonest):
                 self.soonest = expire
+        delta = bytes_of(key, entry) - (0 if old is None else bytes_of(key, old))
+        if _is_counted(entry) or _is_counted(old) or not self._put_one(key, entry, delta):
+            self.undo_on_failure()
+            self._note(key, old)
+            self._store(key, entry)
+            self.file_bytes += _file_bytes_of(entry) - _file_bytes_of(old)
+            self.inline_bytes = self.file._weigh(delta)
         if old is not None and field_of(old, FILENAME) != field_of(entry, FILENAME):
             self._doom(old)
 
     def remove(self, key: Any, old: Entry) -> None:
         """Remove an entry, and its file at the end of the outermost `change`."""
-        if _has_file(old):
+        delta = -bytes_of(key, old)
+        weight = None
+        if not (self._undoing or _is_counted(old)):
+            weight = self.file._delete_passing(key, self.file._gate, _ANY, delta)
+        if weight is None:
             self.undo_on_failure()
-        self._note(key, old)
-        self.file.delete(key)
-        self._count(key, old, None)
+            self._note(key, old)
+            self.file.delete(key)
+            self.file_bytes -= _file_bytes_of(old)
+            weight = self.file._weigh(delta)
+        self.inline_bytes = weight
         self._doom(old)
 
-    def _count(self, key: Any, old: Optional[Entry], new: Optional[Entry]) -> None:
-        delta = 0
-        if old is not None:
-            delta -= bytes_of(key, old)
-            if len(old) > SHORT:
-                self.file_bytes -= old[SIZE]
-        if new is not None:
-            delta += bytes_of(key, new)
-            if len(new) > SHORT:
-                self.file_bytes += new[SIZE]
-        if delta:
-            self.inline_bytes = self.file._weigh(delta)
+    def _put_one(self, key: Any, entry: Any, delta: int) -> bool:
+        """Store an entry, or the ends of a queue, so that it needs no journal.
+
+        Returns:
+            Whether it was stored. Otherwise there is a journal already, or no room at once.
+        """
+        if self._undoing:
+            return False
+        self.grow()
+        # First: then no entry expires earlier than the stored counters say, whoever dies.
+        self._save()
+        weight = self._replace(key, entry, delta)
+        if weight is not None:
+            self.inline_bytes = weight
+        return weight is not None
+
+    def _replace(self, key: Any, value: Any, delta: int) -> Optional[int]:
+        """Store a value and return the weight; if the process dies, both are as before or after.
+
+        None if there is no room at once.
+        """
+        try:
+            return self.file._store_passing(key, value, self.file._gate, _ANY, delta)
+        except (CacheFull, ValueTooLarge):
+            return None
 
     def _store(self, key: Any, entry: Any) -> None:
         self.grow()
@@ -537,11 +595,15 @@ class Entries:
 
     def put_settings(self, settings: dict[str, Any]) -> None:
         """Store the settings, and create what every cache has."""
-        self._note(_SETTINGS, self.read(_SETTINGS))
-        self._store(_SETTINGS, settings)
+        old = self.peek(_SETTINGS)
+        if old is not None:
+            self.undo_on_failure()
+        self._note(_SETTINGS, old)
         self.file.add(_HITS, 0)
         self.file.add(_MISSES, 0)
         self._save()
+        # Last: a cache that has settings has all of it.
+        self._store(_SETTINGS, settings)
 
     def hit(self, found: bool) -> None:
         """Count a read."""
@@ -549,7 +611,7 @@ class Entries:
 
     def hits(self, name: str) -> int:
         """Return a count: ``"hits"`` or ``"misses"``."""
-        count: int = self.peek((name,))
+        count: int = self.peek((name,)) or 0
         return count
 
     def put_hits(self, name: str, count: int) -> None:
@@ -586,9 +648,12 @@ class Entries:
             if stored is None:
                 self.undo_on_failure()
                 self.queues += 1
-            self._note(key, stored)
-            stored = (low - _ENDS_WIDER, high + _ENDS_WIDER)
-            self._store(key, stored)
+            wider = (low - _ENDS_WIDER, high + _ENDS_WIDER)
+            if not self._put_one(key, wider, 0):
+                self.undo_on_failure()
+                self._note(key, stored)
+                self._store(key, wider)
+            stored = wider
         self._ends[queue] = (ends, stored)
 
 
@@ -636,6 +701,20 @@ class Change:
         self._entries.end(failed=kind is not None)
         if kind is not None and issubclass(kind, LockTimeout):
             raise Timeout from None
+
+
+def _is_own(key: Any) -> bool:
+    """Return whether a key of the file is that of no entry."""
+    return type(key) is tuple and type(key[0]) is str
+
+
+def _is_counted(entry: Any) -> bool:
+    """Return whether an entry has a file, or the size of one from a `Disk` of the program."""
+    return _has_file(entry) or _file_bytes_of(entry) != 0
+
+
+def _file_bytes_of(entry: Optional[Entry]) -> int:
+    return 0 if entry is None or len(entry) == SHORT else int(entry[SIZE])
 
 
 def _has_file(entry: Any) -> bool:

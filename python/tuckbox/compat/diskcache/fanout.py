@@ -17,6 +17,7 @@ from tuckbox.compat.diskcache.disk import Disk
 from tuckbox.compat.diskcache.index import Index
 from tuckbox.compat.diskcache.memoizing import memoizer
 from tuckbox.compat.diskcache.settings import DEFAULT_SETTINGS, ENOVAL, Timeout
+from tuckbox.compat.diskcache.signatures import Secret, SecretArgument
 
 __all__ = ["FanoutCache"]
 
@@ -45,6 +46,8 @@ class FanoutCache:
         shards: int = 8,
         timeout: float = 0.010,
         disk: type[Disk] = Disk,
+        *,
+        secret: Union[SecretArgument, Secret, None] = None,
         **settings: Any,
     ) -> None:
         """Open the shards of a directory, and create what is missing.
@@ -54,6 +57,7 @@ class FanoutCache:
             shards: How many shards there are. Must be the same each time.
             timeout: Seconds to wait for the lock of a shard.
             disk: How keys and values are converted.
+            secret: Signs the pickles: see `Cache`. Those of `cache`, `deque` and `index`, too.
             settings: As for `Cache`. Each shard has its part of ``size_limit``.
 
         Raises:
@@ -64,9 +68,17 @@ class FanoutCache:
         self._directory = os.path.expandvars(os.path.expanduser(str(directory)))
         self._count = shards
         self._disk = disk
+        self._secret = None if secret is None else Secret(secret)
         settings["size_limit"] = settings.get("size_limit", DEFAULT_SETTINGS["size_limit"]) / shards
+        secret = self._secret
         self._shards = tuple(
-            Cache(os.path.join(self._directory, f"{number:03d}"), timeout, disk, **settings)
+            Cache(
+                os.path.join(self._directory, f"{number:03d}"),
+                timeout,
+                disk,
+                secret=secret,
+                **settings,
+            )
             for number in range(shards)
         )
         self._hash = self._shards[0].disk.hash
@@ -333,7 +345,9 @@ class FanoutCache:
         return self._part(
             "cache",
             name,
-            lambda directory: Cache(directory, timeout, disk or self._disk, **settings),
+            lambda directory: Cache(
+                directory, timeout, disk or self._disk, **{"secret": self._secret, **settings}
+            ),
         )
 
     def deque(self, name: str, maxlen: Optional[float] = None) -> Deque:
@@ -365,7 +379,7 @@ class FanoutCache:
         )
 
     def _unlimited(self, directory: str) -> Cache:
-        return Cache(directory, disk=self._disk, eviction_policy="none")
+        return Cache(directory, disk=self._disk, secret=self._secret, eviction_policy="none")
 
     def close(self) -> None:
         """Close the files. Using the cache opens them again."""
@@ -383,8 +397,10 @@ class FanoutCache:
 
     def __getstate__(self) -> tuple[Any, ...]:
         """Return how to open the cache in another process."""
-        return self._directory, self._count, self.timeout, self._disk
+        state = self._directory, self._count, self.timeout, self._disk
+        return state if self._secret is None else (*state, self._secret)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         """Open the cache."""
-        self.__init__(*state)  # type: ignore[misc]
+        secret = state[4] if state[4:] else None
+        self.__init__(*state[:4], secret=secret)  # type: ignore[misc]

@@ -18,7 +18,7 @@ from collections.abc import (
     ValuesView,
 )
 from contextlib import contextmanager
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Optional, TypeVar, Union
 
 from tuckbox.compat.diskcache.core import Cache
 from tuckbox.compat.diskcache.settings import ENOVAL
@@ -113,11 +113,12 @@ class Index(MutableMapping):  # type: ignore[type-arg] # As DiskCache has it, wi
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.directory!r})"
 
-    def __getstate__(self) -> str:
-        return self.directory
+    def __getstate__(self) -> Union[str, Cache]:
+        return self.directory if self._cache.secret is None else self._cache
 
-    def __setstate__(self, state: str) -> None:
-        self._cache = Cache(state, eviction_policy="none")
+    def __setstate__(self, state: Union[str, Cache]) -> None:
+        # It is a cache if it has a secret.
+        self._cache = state if isinstance(state, Cache) else Cache(state, eviction_policy="none")
 
     def __eq__(self, other: object) -> bool:
         """Compare with a mapping; with an `Index` or an `OrderedDict`, by the order, too."""

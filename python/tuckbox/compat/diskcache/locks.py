@@ -8,6 +8,7 @@ It is empty unless the holder is in a transaction, or died in one. Must not know
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import pickle
@@ -15,9 +16,10 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Optional
 
 from tuckbox.compat.diskcache.settings import Timeout
+from tuckbox.compat.diskcache.signatures import Signatures
 
 __all__ = ["WriteLock"]
 
@@ -51,6 +53,8 @@ class WriteLock:
 
     def __init__(self, path: str) -> None:
         """Open no file yet."""
+        self.signatures: Optional[Signatures] = None
+        """Sign the records of the journal, if there are any."""
         self._path = path
         self._fd = -1
         self._start()
@@ -138,24 +142,42 @@ class WriteLock:
         return self.depth > 0 and self._process == _forks
 
     def append(self, *record: Any) -> None:
-        """Append to the journal. Before the change, so that a torn record needs no undoing."""
+        """Append to the journal. Before the change, so that a torn record needs no undoing.
+
+        Raises:
+            OSError: There is no room for the record.
+        """
         content = pickle.dumps(record, pickle.HIGHEST_PROTOCOL)
-        os.write(self._fd, _LENGTH.pack(len(content)) + content)
+        if self.signatures is not None:
+            content = self.signatures.sign("journal", content)
+        content = _LENGTH.pack(len(content)) + content
+        written = os.write(self._fd, content)
+        if written < len(content):
+            # Records after a torn one would not be found.
+            os.ftruncate(self._fd, os.lseek(self._fd, 0, os.SEEK_END) - written)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
 
     def has_journal(self) -> bool:
         """Whether the journal has records."""
         return os.lseek(self._fd, 0, os.SEEK_END) > 0
 
     def journal(self) -> list[Any]:
-        """Return the whole records of the journal, in their order."""
+        """Return the whole records of the journal, in their order.
+
+        Raises:
+            EntryRefused: A record is not signed, and should be.
+        """
         content = os.pread(self._fd, os.lseek(self._fd, 0, os.SEEK_END), 0)
         records = []
         while len(content) >= _LENGTH.size:
             end = _LENGTH.size + _LENGTH.unpack_from(content)[0]
             if end > len(content):
                 break
-            # Only this user can write to the file.
-            records.append(pickle.loads(content[_LENGTH.size : end]))  # noqa: S301
+            pickled: Any = content[_LENGTH.size : end]
+            if self.signatures is not None:
+                pickled = self.signatures.verify("journal", pickled)
+            # Only this user can write to the file, or a holder of the secret has signed it.
+            records.append(pickle.loads(pickled))  # noqa: S301
             content = content[end:]
         return records
 

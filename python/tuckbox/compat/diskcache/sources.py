@@ -41,6 +41,7 @@ from tuckbox.compat.diskcache.entries import (
     lengthen,
 )
 from tuckbox.compat.diskcache.settings import DEFAULT_SETTINGS
+from tuckbox.compat.diskcache.signatures import SIGNED
 from tuckbox.errors import CacheLost, EntryCorrupt, EntryRefused, TuckboxError
 
 __all__ = ["ExportFailed", "Part", "Source", "open_sources"]
@@ -204,6 +205,11 @@ class _DropIn(Part):
         stored = self.file.get(("settings",))
         if not isinstance(stored, dict):
             raise ExportFailed(f"{self.directory} has a {FILE_NAME} without the drop-in's settings")
+        if SIGNED in stored:
+            raise ExportFailed(
+                f"{self.directory} is used with a secret. DiskCache cannot read its pickles, which "
+                "are signed, so it is not exported"
+            )
         lock = os.path.join(self.directory, LOCK_NAME)
         if _has_dead_transaction(lock):
             raise ExportFailed(
