@@ -17,7 +17,9 @@ use crate::format::{
 use crate::index::Lookup;
 use crate::invalidation::{rows, SHARD_OF_NAMESPACES};
 use crate::leases::{Begin, Begun, Leases, Token};
-use crate::reading::{Buffer, Evidence, Live, Proof, Reader, ScanState, WatchedEras, WINDOW};
+use crate::reading::{
+    Buffer, Evidence, Live, Proof, Proved, Reader, ScanState, WatchedEras, WINDOW,
+};
 use crate::repair::{lock, Audit};
 use crate::storage::{check_tag, Context};
 use crate::value::{
@@ -196,7 +198,7 @@ impl Cache {
         key: &[u8],
         eras: Option<&WatchedEras>,
         buffer: &mut Buffer,
-    ) -> Result<(bool, Option<(Proof, Evidence)>)> {
+    ) -> Result<(bool, Option<Proved>)> {
         let owner = self.cx.arena.reader()?;
         self.cx.check_lengths(key, None)?;
         let hash = self.cx.hasher.key(key);
@@ -214,7 +216,7 @@ impl Cache {
         key: &[u8],
         eras: Option<&WatchedEras>,
         buffer: &'b mut Buffer,
-    ) -> Result<(Option<Entry<'b>>, Option<(Proof, Evidence)>)> {
+    ) -> Result<(Option<Entry<'b>>, Option<Proved>)> {
         let (is_found, proof) = self.find_proved(key, eras, buffer)?;
         Ok((is_found.then(|| self.entry(buffer)), proof))
     }

@@ -17,7 +17,7 @@ use tuckbox_arena::{create_private_folder, Error as ArenaError, Place};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::leases::{Begin, Token};
-use crate::reading::{Buffer, Evidence, Order, Proof, ScanState, WatchedEras};
+use crate::reading::{Buffer, Evidence, Order, Proof, Proved, ScanState, WatchedEras};
 use crate::value::{
     Attributes, Changes, CheckReport, Config, Entry, FullEntry, Item, Pass, Stats, Terms, Ttl,
     Value,
@@ -364,7 +364,7 @@ impl Handle {
         key: &[u8],
         eras: Option<&WatchedEras>,
         buffer: &'b mut Buffer,
-    ) -> Result<(Option<Entry<'b>>, Option<(Proof, Evidence)>)> {
+    ) -> Result<(Option<Entry<'b>>, Option<Proved>)> {
         let cache = self.latest.get();
         let (cache, (is_found, proof)) = match cache.find_proved(key, eras, buffer) {
             Ok(found) => (cache, found),

@@ -62,7 +62,7 @@ pub use error::{Error, Result};
 pub use format::plan::{default_size, file_format};
 pub use handle::{Handle, Walk};
 pub use leases::{Begin, Token};
-pub use reading::{Buffer, Evidence, Order, OutputBuffer, Proof, ScanState, WatchedEras};
+pub use reading::{Buffer, Evidence, Order, OutputBuffer, Proof, Proved, ScanState, WatchedEras};
 pub use tuckbox_arena::clock::{coarse_us, Clock};
 pub use tuckbox_arena::{
     AfterPowerCut, Error as ArenaError, Interrupted, NativeWaiter, Place, Rights, Waiter,

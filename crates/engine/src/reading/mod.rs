@@ -12,6 +12,6 @@ pub mod steps;
 pub use self::buffer::{Buffer, OutputBuffer};
 pub use self::locked::{Entries, Live};
 pub use self::many::WINDOW;
-pub use self::proof::{Evidence, Proof, WatchedEras};
+pub use self::proof::{Evidence, Proof, Proved, WatchedEras};
 pub use self::read::Reader;
 pub use self::scan::{Order, ScanState};

@@ -22,7 +22,7 @@ use crate::index::ReadersLine;
 use crate::invalidation::{rows, Watched};
 
 /// Proves that an entry is current, together with its [`Evidence`]: see [`crate::Cache::is_current`].
-/// Five words, because callers keep one for each object, and look for it among many.
+/// Six words, because callers keep one for each object, and look for it among many.
 #[derive(Debug)]
 pub struct Proof {
     /// The shard's count of changes when the evidence was last found to hold; 0 if that was never
@@ -33,7 +33,7 @@ pub struct Proof {
     /// When the time to live ends, `NEVER_US` if never.
     expiry_us: u64,
     /// The rows of tags and namespaces, and the expiry of a long record. Few entries have any.
-    words: Option<Box<Vec<Watched>>>,
+    words: Option<Box<[Watched]>>,
     /// Of which open file.
     serial: u32,
     /// Eight bits of the caller's, 0 at first. The proof has room for them.
@@ -46,6 +46,9 @@ pub struct Evidence {
     found: FoundAt,
     hash: KeyHash,
 }
+
+/// A proof and its evidence.
+pub type Proved = (Proof, Evidence);
 
 /// The eras of namespaces, and the words that change when one of them ends.
 #[derive(Debug, Default)]
@@ -74,7 +77,7 @@ impl Reader<'_> {
         hash: KeyHash,
         eras: Option<&WatchedEras>,
         buffer: &mut Buffer,
-    ) -> Option<(Proof, Evidence)> {
+    ) -> Option<Proved> {
         let found = buffer.found_at.take()?;
         let mut words = match eras {
             None => Vec::new(),
@@ -101,7 +104,7 @@ impl Reader<'_> {
             changes: 0,
             changes_at: self.shard_at(hash) + shard::CHANGES,
             expiry_us: buffer.expiry_us,
-            words: (!words.is_empty()).then(|| Box::new(words)),
+            words: (!words.is_empty()).then(|| words.into_boxed_slice()),
             serial,
             bits: 0,
         };

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString};
-use tuckbox_engine::{Evidence, Handle, Proof};
+use tuckbox_engine::{Handle, Proved};
 
 use self::copies::{copied, kind_of, Kind};
 use self::table::{Kept, Table};
@@ -125,7 +125,7 @@ impl Local {
         &self,
         name: Name<'_, '_>,
         value: &Bound<'_, PyAny>,
-        (proof, evidence): (Proof, Evidence),
+        (proof, evidence): Proved,
     ) -> PyResult<()> {
         let py = value.py();
         let Some((kind, value_bytes)) = kind_of(value) else {
