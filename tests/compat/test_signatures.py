@@ -144,7 +144,7 @@ def test_a_planted_journal_is_not_unpickled(cache, trap):
     with open(os.path.join(cache.directory, LOCK_NAME), "wb") as file:
         file.write(struct.pack("<I", len(trap)) + trap)
     with pytest.raises(EntryRefused, match="a journal is not signed"):
-        # Whoever takes the lock after another handle looks for a journal.
+        # A new handle looks for a journal when it takes the lock.
         dc.Cache(cache.directory, secret=SECRET).push(2)
     assert cache["a"] == 1
 

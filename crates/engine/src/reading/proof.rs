@@ -127,7 +127,7 @@ impl Reader<'_> {
         }
         let changes = self.arena.region().load(proof.changes_at, Ordering::Acquire);
         let is_same = changes == proof.changes && changes != 0;
-        if !is_same && !self.holds(owner, changes, proof, evidence) {
+        if !is_same && !self.prove_again(owner, changes, proof, evidence) {
             return false;
         }
         if proof.expiry_us != expiry::NEVER_US && !self.is_in_time(proof.expiry_us) {
@@ -148,7 +148,7 @@ impl Reader<'_> {
     /// at this count of changes, and a hit for the policy. So the policy sees one hit between two
     /// changes of a shard, of each process that keeps the entry.
     #[inline(never)]
-    fn holds(
+    fn prove_again(
         self,
         owner: Option<OwnerId>,
         changes: u64,
