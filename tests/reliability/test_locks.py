@@ -180,5 +180,5 @@ def test_a_broken_lock_is_caught(
     kind: type[Lock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reliability.test_locks.HANG_S", 3)
-    with pytest.raises(AssertionError, match=r"two holders|released|fence 1|nobody acquires"):
+    with pytest.raises(AssertionError, match=r"two holders|released|fence|nobody acquires"):
         storm(on_file(tmp_path), 200, 1, kind)
