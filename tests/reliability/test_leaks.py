@@ -4,6 +4,7 @@ or names than at its beginning."""
 from __future__ import annotations
 
 import gc
+import mmap
 import os
 import random
 import struct
@@ -204,11 +205,13 @@ def test_forks(opened: Any, path: str, trials: Trials, size: Any) -> None:
 
 
 class LeaksMemory(Cache):
-    leaked: list[Any] = []  # noqa: RUF012 - Shared on purpose.
+    leaked: list[mmap.mmap] = []  # noqa: RUF012 - Shared on purpose.
 
     def close(self) -> None:
-        # Much more than the heap can hold free after the tests before: it would not grow then.
-        self.leaked.append(b"x" * 200_000)
+        # Not from the heap, which would not grow if the tests before have left it free memory.
+        memory = mmap.mmap(-1, 1 << 16, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.write(b"x" * len(memory))
+        self.leaked.append(memory)
         super().close()
 
 
