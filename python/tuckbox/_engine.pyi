@@ -17,7 +17,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _TTL: TypeAlias = float | SupportsIndex | str | timedelta | None
 
-__all__ = ["Core", "ManualClock", "Near", "Scan", "__version__", "briefly", "is_brief"]
+__all__ = ["Core", "ManualClock", "Near", "Passage", "Scan", "__version__", "briefly", "is_brief"]
 
 __version__: Final[str]
 
@@ -718,6 +718,34 @@ class Core(MutableMapping[Key, Any]):
     def _default_size(path: str | PathLike[str] | None) -> tuple[int, str | None]: ...
     def _stats(self) -> dict[str, int]: ...
     def _check(self) -> dict[str, Any]: ...
+
+@final
+class Passage:
+    """What holds while the gate has a word."""
+
+    def __new__(
+        cls,
+        core: Core,
+        gate: int,
+        soonest_s: float | None,
+        file_bytes: int,
+        has_queues: bool,
+        most_bytes: int,
+        key_length_max: int,
+    ) -> Self: ...
+    def put(self, key: str, value: Any, now_s: float, length_max: int, size_limit: float) -> int:
+        """Set a str, bytes, int or float under a str that has such a value or none.
+
+        Args:
+            key: The key.
+            value: The value.
+            now_s: The time, in seconds since 1970.
+            length_max: One more than the characters or bytes of the longest value.
+            size_limit: The bytes of all entries from which on there are too many.
+
+        Returns:
+            0 if nothing was done; 1 if the value was set; 3 if there is too much now.
+        """
 
 @disjoint_base
 class Near(Core):

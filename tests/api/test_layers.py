@@ -488,6 +488,7 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.errors",
     },
     "tuckbox.compat.diskcache.entries": {
+        "tuckbox._engine",
         "tuckbox.Cache",
         "tuckbox.compat.diskcache.disk",
         "tuckbox.compat.diskcache.locks",

@@ -93,6 +93,29 @@ def test_changes_of_one_entry_need_no_lock(tmp_path):
         assert cache.check() == []
 
 
+def test_what_is_set_counts_the_same_whichever_way_it_takes(dc, tmp_path):
+    """The most common values are set in one step, all others in several."""
+    keys = ["a", "k" * 200, "\u00e9\u20ac", "\u00e9" * 90]
+    values = ["", "x" * 500, "\u00e9" * 70, b"", b"\xff" * 90, 0, 2**40, -(2**63), 1.5]
+    values += [2**70, None, (1, 2), True]
+    paths = [tmp_path / "one step", tmp_path / "several"]
+    with dc.Cache(str(paths[0])) as quick, dc.Cache(str(paths[1])) as slow:
+        for cache in (quick, slow):
+            cache.set("first", 1)
+            cache.set("with a tag", 1, tag="red")
+        for value in values:
+            for key in [*keys, "with a tag"]:
+                assert quick.set(key, value)
+                # One of a number of arguments that takes the longer way.
+                assert slow.set(key, value, tag="red")
+                assert slow.set(key, value, tag=None, expire=None)
+                assert quick[key] == slow[key] == value
+                assert type(quick[key]) is type(value)
+                assert quick.get(key, expire_time=True, tag=True) == (value, None, None)
+        assert list(quick) == list(slow) == ["first", "with a tag", *keys]
+        assert quick.check() == slow.check() == []
+
+
 def test_files_that_are_replaced_are_removed(cache, tmp_path):
     for change in (
         lambda: cache.set("file", "small"),
@@ -167,7 +190,7 @@ def test_a_change_that_has_looked_does_not_pass_later(tmp_path, monkeypatch):
                 return interrupted if name == "_look" else getattr(file, name)
 
         monkeypatch.setattr(cache._entries, "file", Between())
-        cache.set("second", 2)
+        cache.set("second", 2, tag="red")
         # It was refused, and so came after the transaction.
         assert list(cache) == ["warm", "first", "second"]
         assert cache.check() == []

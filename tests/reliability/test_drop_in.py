@@ -370,7 +370,7 @@ STEPS: list[tuple[Any, str]] = [
     (Entries, "_replace"),
     (Entries, "_leave"),
     (Passing, "put"),
-    (Passing, "put_plain"),
+    (Cache, "set"),
     (Passing, "add_to"),
     (Passing, "take"),
     (Entries, "_doom"),

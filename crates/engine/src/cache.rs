@@ -23,8 +23,8 @@ use crate::reading::{
 use crate::repair::{lock, Audit};
 use crate::storage::{check_tag, Context};
 use crate::value::{
-    Attributes, Changes, CheckReport, Condition, Config, Entry, FullEntry, Item, Pass, Terms, Ttl,
-    Value,
+    Attributes, Changes, CheckReport, Condition, Config, Entry, FullEntry, Item, Make, Pass, Terms,
+    Ttl, Value,
 };
 use crate::writing::{Store, Writer};
 
@@ -487,6 +487,22 @@ impl Cache {
     /// As [`Cache::set`].
     pub fn store_passing(&self, key: &[u8], value: Value<'_>, pass: &Pass) -> Result<Option<i64>> {
         self.writes().store_passing(key, value, pass)
+    }
+
+    /// As [`Cache::store_passing`], of a value that `make` makes of the present one, under a lock. It
+    /// fills the bytes, and may be called again. If it makes nothing, nothing is changed.
+    ///
+    /// # Errors
+    /// As [`Cache::store_passing`].
+    pub fn replace_passing(
+        &self,
+        key: &[u8],
+        gate: u64,
+        buffer: &mut Buffer,
+        bytes: &mut Vec<u8>,
+        make: &mut Make<'_>,
+    ) -> Result<Option<i64>> {
+        self.writes().replace_passing(key, gate, buffer, bytes, make)
     }
 
     /// Deletes an entry, and adds to the weight. Returns as [`Cache::store_passing`].

@@ -19,8 +19,8 @@ use crate::error::{Error, Result};
 use crate::leases::{Begin, Token};
 use crate::reading::{Buffer, Evidence, Order, Proof, Proved, ScanState, WatchedEras};
 use crate::value::{
-    Attributes, Changes, CheckReport, Config, Entry, FullEntry, Item, Pass, Stats, Terms, Ttl,
-    Value,
+    Attributes, Changes, CheckReport, Config, Entry, FullEntry, Item, Make, Pass, Stats, Terms,
+    Ttl, Value,
 };
 
 /// How often an operation starts again because its file was replaced meanwhile. A write starts again
@@ -546,6 +546,18 @@ impl Handle {
     /// See [`Cache::store_passing`].
     pub fn store_passing(&self, key: &[u8], value: Value<'_>, pass: &Pass) -> Result<Option<i64>> {
         self.write(|cache| cache.store_passing(key, value, pass))
+    }
+
+    /// See [`Cache::replace_passing`].
+    pub fn replace_passing(
+        &self,
+        key: &[u8],
+        gate: u64,
+        buffer: &mut Buffer,
+        bytes: &mut Vec<u8>,
+        make: &mut Make<'_>,
+    ) -> Result<Option<i64>> {
+        self.write(|cache| cache.replace_passing(key, gate, buffer, bytes, make))
     }
 
     /// See [`Cache::delete_passing`].

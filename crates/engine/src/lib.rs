@@ -70,7 +70,7 @@ pub use tuckbox_arena::{
 };
 pub use value::{
     Attributes, Basis, Changes, CheckReport, Condition, Config, Entry, Favour, FullEntry, Item,
-    Loss, Pass, Settings, Stats, Tags, Terms, Ttl, Value,
+    Loss, Made, Make, Pass, Settings, Stats, Tags, Terms, Ttl, Value,
 };
 
 /// The longest key, in bytes.

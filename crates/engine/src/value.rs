@@ -123,6 +123,18 @@ impl Pass {
     pub const ANY: u64 = u64::MAX;
 }
 
+/// What [`crate::Cache::replace_passing`] stores, besides the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Made {
+    /// The tag of the value.
+    pub tag: u8,
+    /// What the change adds to the weight.
+    pub delta: i64,
+}
+
+/// Makes a value of the present one, if any, and fills the bytes; none if it makes nothing.
+pub type Make<'m> = dyn FnMut(Option<Value<'_>>, &mut Vec<u8>) -> Option<Made> + 'm;
+
 /// How a value is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms<'a> {

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_engine::{
-    ArenaError, Buffer, Cache, Changes, Config, Error, Handle, Pass, Place, Ttl, Value,
+    ArenaError, Buffer, Cache, Changes, Config, Error, Handle, Made, Pass, Place, Ttl, Value,
 };
 
 const KEY: &[u8] = b"key";
 const STATES: u64 = 3;
 const CLOSED: u64 = 2;
+const TAG: u8 = 9;
 
 fn twins(count: u32, lock_limit: Duration) -> Vec<Cache> {
     // Four shards.
@@ -35,6 +36,29 @@ fn number(cache: &Cache, key: &[u8]) -> Option<i64> {
 
 fn store(cache: &Cache, key: &[u8], number: i64, pass: Pass) -> Option<i64> {
     cache.store_passing(key, Value::Int(number), &pass).unwrap()
+}
+
+/// Adds to a number under the lock of its shard.
+fn replace(cache: &Cache, key: &[u8], added: u64, gate: u64, delta: i64) -> Option<i64> {
+    let mut add = |old: Option<Value<'_>>, bytes: &mut Vec<u8>| {
+        let old = old.map_or(0, number_in);
+        bytes.clear();
+        bytes.extend_from_slice(&(old + added).to_le_bytes());
+        Some(Made { tag: TAG, delta })
+    };
+    let (mut buffer, mut bytes) = (Buffer::new(), Vec::new());
+    cache.replace_passing(key, gate, &mut buffer, &mut bytes, &mut add).unwrap()
+}
+
+fn number_in(value: Value<'_>) -> u64 {
+    match value {
+        Value::Bytes { tag: TAG, bytes } => u64::from_le_bytes(bytes.try_into().unwrap()),
+        value => panic!("{value:?}"),
+    }
+}
+
+fn replaced(cache: &Cache, key: &[u8]) -> Option<u64> {
+    cache.get(key, &mut Buffer::new()).unwrap().map(|entry| number_in(entry.value))
 }
 
 fn pass(cache: &Cache, key: &[u8], delta: i64) -> Pass {
@@ -95,6 +119,77 @@ fn a_change_is_of_the_entry_that_was_seen() {
     assert_eq!(refused, None, "its segments would have to be built first");
 }
 
+#[test]
+fn a_value_is_made_of_the_present_one() {
+    let twins = twins(2, Duration::from_secs(20));
+    let [one, other] = &twins[..] else { panic!("two were asked for") };
+    let open = one.gate();
+    assert_eq!(replace(one, KEY, 3, open, 10), Some(10), "of none");
+    assert_eq!(replace(other, KEY, 4, open, -2), Some(8));
+    assert_eq!(replaced(one, KEY), Some(7));
+    let closed = other.close_gate().unwrap();
+    assert_eq!(replace(one, KEY, 1, open, 1), None, "the gate is closed");
+    assert_eq!(replace(one, KEY, 1, Pass::ANY, 0), None, "each value may be another one");
+    assert_eq!(replace(other, KEY, 1, closed, 1), Some(9), "who has closed it has its word");
+    other.open_gate();
+    assert_eq!(replace(one, KEY, 1, open, 1), None, "it was closed since");
+    assert_eq!((replaced(one, KEY), one.weigh(0)), (Some(8), 9), "nothing has changed");
+    let (mut buffer, mut bytes, open) = (Buffer::new(), Vec::new(), one.gate());
+    let mut calls = 0;
+    let mut nothing = |old: Option<Value<'_>>, _: &mut Vec<u8>| {
+        calls += 1;
+        assert_eq!(old.map(number_in), Some(8));
+        None
+    };
+    let made = one.replace_passing(KEY, open, &mut buffer, &mut bytes, &mut nothing);
+    assert_eq!((made.unwrap(), calls), (None, 1), "it makes nothing");
+    let mut long = |_: Option<Value<'_>>, bytes: &mut Vec<u8>| {
+        bytes.resize(300_000, 7);
+        Some(Made { tag: TAG, delta: 1 })
+    };
+    let made = one.replace_passing(KEY, open, &mut buffer, &mut bytes, &mut long);
+    assert_eq!(made.unwrap(), None, "its segments would have to be built first");
+    assert_eq!((replaced(one, KEY), one.weigh(0)), (Some(8), 9), "nothing has changed");
+}
+
+#[test]
+fn a_value_is_made_again_after_space_was_freed() {
+    let config = Config { size_bytes: 1 << 20, evicts: false, ..Config::default() };
+    let twins = Cache::twins(&config, 2).unwrap();
+    let [one, other] = &twins[..] else { panic!("two were asked for") };
+    let (mut buffer, mut bytes) = (Buffer::new(), Vec::new());
+    for number in 0..10_000_u64 {
+        // Twenty times the size of the file, but one entry.
+        let mut make = |old: Option<Value<'_>>, bytes: &mut Vec<u8>| {
+            assert_eq!(old.is_some(), number > 0);
+            bytes.clear();
+            bytes.resize(2_000 + number as usize % 64, number as u8);
+            Some(Made { tag: TAG, delta: 1 })
+        };
+        let made = one.replace_passing(KEY, one.gate(), &mut buffer, &mut bytes, &mut make);
+        assert_eq!(made.unwrap(), Some(number as i64 + 1));
+    }
+    let entry = other.get(KEY, &mut buffer).unwrap().unwrap();
+    assert_eq!(entry.value.len(), 2_000 + 9_999 % 64);
+}
+
+#[test]
+fn no_change_is_made_of_an_old_value() {
+    const EACH: u64 = 2_000;
+    let twins = twins(4, Duration::from_secs(20));
+    std::thread::scope(|scope| {
+        for cache in &twins {
+            scope.spawn(|| {
+                for _ in 0..EACH {
+                    assert!(replace(cache, KEY, 1, cache.gate(), 1).is_some());
+                }
+            });
+        }
+    });
+    assert_eq!(replaced(&twins[0], KEY), Some(4 * EACH));
+    assert_eq!(twins[0].weigh(0), 4 * EACH as i64);
+}
+
 /// Runs `work` at the first time that `point` is reached, and says whether it was.
 fn at(point: Point, work: impl Fn() + 'static) -> Rc<Cell<bool>> {
     let reached = Rc::new(Cell::new(false));
@@ -122,6 +217,21 @@ fn who_closes_the_gate_waits_for_the_changes_that_have_passed() {
     assert_ne!(other.gate() & STATES, CLOSED, "it is still closing");
     assert_eq!(store(&one, KEY, 2, pass(&one, KEY, 1)), None, "and nothing else passes");
     assert_eq!(other.close_gate().unwrap() & STATES, CLOSED);
+}
+
+#[test]
+fn who_closes_the_gate_waits_for_a_value_that_is_made() {
+    let mut twins = twins(2, Duration::from_millis(20));
+    let (other, one) = (Rc::new(twins.pop().unwrap()), Rc::new(twins.pop().unwrap()));
+    let closer = Rc::clone(&other);
+    let reached = at(Point::GatePassed, move || match closer.close_gate() {
+        Err(Error::Arena(ArenaError::LockTimeout { .. })) => {}
+        result => panic!("a change is under way, and the gate was closed: {result:?}"),
+    });
+    assert_eq!(replace(&one, KEY, 1, one.gate(), 1), Some(1), "it had passed");
+    hooks::clear();
+    assert!(reached.get());
+    assert_eq!(replace(&one, KEY, 1, one.gate(), 1), None, "it is closing");
 }
 
 #[test]
@@ -178,9 +288,17 @@ fn a_death_while_the_gate_is_closing_leaves_it_to_the_next_one() {
 /// A death at a point leaves the entry as it was, and the weight unsure.
 #[test]
 fn a_death_in_a_change_is_counted_until_the_weight_is_replaced() {
-    for (point, is_delete) in
-        [(Point::GateBegun, false), (Point::GateBegun, true), (Point::EntryReplaced, false)]
-    {
+    enum Kind {
+        Store,
+        Replace,
+        Delete,
+    }
+    for (point, kind) in [
+        (Point::GateBegun, Kind::Store),
+        (Point::GateBegun, Kind::Replace),
+        (Point::GateBegun, Kind::Delete),
+        (Point::EntryReplaced, Kind::Store),
+    ] {
         let mut twins = twins(2, Duration::from_secs(20));
         let (dying, other) = (twins.pop().unwrap(), twins.pop().unwrap());
         assert_eq!(store(&other, KEY, 1, pass(&other, KEY, 10)), Some(10));
@@ -191,9 +309,18 @@ fn a_death_in_a_change_is_counted_until_the_weight_is_replaced() {
                     std::panic::resume_unwind(Box::new(()));
                 }
             });
-            match is_delete {
-                true => dying.delete_passing(KEY, &change).map(|_| ()),
-                false => dying.store_passing(KEY, Value::Int(2), &change).map(|_| ()),
+            match kind {
+                Kind::Store => dying.store_passing(KEY, Value::Int(2), &change),
+                Kind::Delete => dying.delete_passing(KEY, &change),
+                Kind::Replace => {
+                    let mut make = |_: Option<Value<'_>>, bytes: &mut Vec<u8>| {
+                        bytes.push(2);
+                        Some(Made { tag: TAG, delta: 7 })
+                    };
+                    let (mut buffer, mut bytes) = (Buffer::new(), Vec::new());
+                    let gate = change.gate;
+                    dying.replace_passing(KEY, gate, &mut buffer, &mut bytes, &mut make)
+                }
             }
         });
         assert!(died.join().is_err(), "it has died at that point");

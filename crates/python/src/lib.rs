@@ -5,6 +5,7 @@
 //!
 //! - `core`: the methods of `Cache`; [`get_set`]: `get` and `set`; [`many`]: those on many keys
 //! - [`terms`]: how a value is stored; [`spaces`]: keys in namespaces
+//! - [`gate`]: changes that pass a gate; [`passage`]: the most common one in one call
 //! - [`keys`]: keys to bytes and back; [`codec`]: values to bytes and back
 //! - [`leases`]: who makes a value; [`near`]: a near tier
 //! - [`local`]: objects that this process keeps; [`gil_cell`]: a value under the GIL
@@ -14,7 +15,7 @@
 //! - [`opened`]: when the GIL is released; [`waiter`]: how; [`ending`]: the end of the interpreter
 //! - `hooks`: functions for tests, in builds with that feature
 //! - [`explain`]: advice in errors of other methods
-//! - [`fastcall`]: how CPython calls `get` and `set`; [`text`]: the characters of a `str`
+//! - [`fastcall`]: how CPython calls `get`, `set` and `put`; [`text`]: the characters of a `str`
 
 #![deny(unsafe_code)]
 
@@ -47,6 +48,7 @@ mod objects;
 mod opened;
 #[allow(unsafe_code)]
 mod output_buffer;
+mod passage;
 mod reports;
 mod scan;
 mod scratch;
@@ -73,6 +75,8 @@ mod _engine {
     #[pymodule_export]
     use super::near::Near;
     #[pymodule_export]
+    use super::passage::Passage;
+    #[pymodule_export]
     use super::scan::Scan;
     #[pymodule_export]
     use super::waiter::{briefly, is_brief};
@@ -86,6 +90,7 @@ mod _engine {
         #[cfg(feature = "hooks")]
         super::hooks::install(module)?;
         super::ending::install(module)?;
+        super::passage::install_methods(module.py())?;
         super::get_set::install_methods(module.py())
     }
 }

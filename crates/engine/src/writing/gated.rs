@@ -5,12 +5,14 @@ use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::mutants;
 
 use super::store::{Storing, Tries, BATCHES_WITHOUT_GAIN, DRAFT_WORDS};
+use super::write::Writer;
 use super::Store;
 use crate::error::Result;
 use crate::format::{gate, shard, Draft};
+use crate::reading::{Buffer, Live};
 use crate::repair::lock;
 use crate::storage::Need;
-use crate::value::{Attributes, Condition, Pass, Ttl, Value};
+use crate::value::{Attributes, Condition, Made, Make, Pass, Ttl, Value};
 
 /// What became of an attempt.
 enum Passed {
@@ -81,7 +83,7 @@ impl Store<'_> {
     }
 
     fn attempt_passing(self, storing: &mut Storing<'_>, pass: &Pass) -> Result<Passed> {
-        let (key, draft) = (storing.key, &mut storing.draft);
+        let (key, draft) = (storing.key, &storing.draft);
         let shard = self.lock(draft.hash.shard(self.shape.shard_count))?;
         if !self.is_open(pass) {
             return Ok(Passed::Refused);
@@ -92,7 +94,71 @@ impl Store<'_> {
         if pass.version != Pass::ANY && version != pass.version {
             return Ok(Passed::Refused);
         }
-        let live = found.map(|(live, _)| live);
+        self.put_passing(shard, storing, found.map(|(live, _)| live), pass)
+    }
+
+    /// As [`Store::store_passing`], of a value that is made of the present one under the shard's lock.
+    /// `make` fills `bytes`, which are its alone; it may be called again. If it makes nothing, nothing is
+    /// changed.
+    pub(crate) fn replace_passing(
+        self,
+        key: &[u8],
+        gate: u64,
+        buffer: &mut Buffer,
+        bytes: &mut Vec<u8>,
+        make: &mut Make<'_>,
+    ) -> Result<Option<i64>> {
+        self.check_lengths(key, None)?;
+        let attributes = self.new_attributes(Ttl::Never, &Attributes::default())?;
+        let extras = self.extras(None, attributes.as_ref().map(|(_, attributes)| attributes));
+        let hash = self.hasher.key(key);
+        let mut tries = Tries::default();
+        let mut passed = Passed::NoRoom;
+        for _ in 0..self.shape.batches_max {
+            let shard = self.lock(hash.shard(self.shape.shard_count))?;
+            if !self.is_open(&Pass { gate, version: Pass::ANY, delta: 1 }) {
+                break;
+            }
+            hooks::reach(Point::GatePassed);
+            let live = shard.find_kept(key, hash).filter(|live| !live.is_stale);
+            let live = match live {
+                Some(live) => shard.copy_entry(&live, hash, buffer)?.then_some(live),
+                None => None,
+            };
+            let old = live.as_ref().map(|_| buffer.entry(&self.shape).value);
+            let Some(Made { tag, delta }) = make(old, bytes) else { break };
+            let value = Value::Bytes { tag, bytes };
+            self.check_lengths(key, Some(value))?;
+            let mut spare = DRAFT_WORDS.take();
+            let draft = Draft::new(key, hash, value, extras, &self.shape, &mut spare)?;
+            let condition = Condition::Always;
+            let mut storing = Storing { key, draft, condition, tries: std::mem::take(&mut tries) };
+            let is_short = storing.draft.header().body_count == 0;
+            let pass = Pass { gate, version: Pass::ANY, delta };
+            let result = is_short.then(|| self.put_passing(shard, &mut storing, live, &pass));
+            tries = std::mem::take(&mut storing.tries);
+            DRAFT_WORDS.set(storing.draft.into_spare());
+            passed = result.unwrap_or(Ok(Passed::Refused))?;
+            if tries.stuck > BATCHES_WITHOUT_GAIN || !matches!(passed, Passed::NoRoom) {
+                break;
+            }
+        }
+        self.arena.check_not_lost()?;
+        Ok(match passed {
+            Passed::Done(weight) => Some(weight),
+            Passed::Refused | Passed::NoRoom => None,
+        })
+    }
+
+    /// Stores a draft in place of what was found, and releases the lock.
+    fn put_passing(
+        self,
+        shard: Writer<'_>,
+        storing: &mut Storing<'_>,
+        live: Option<Live>,
+        pass: &Pass,
+    ) -> Result<Passed> {
+        let draft = &mut storing.draft;
         if live.is_none() && !shard.evict_to_limit() {
             return Ok(Passed::Refused);
         }

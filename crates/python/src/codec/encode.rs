@@ -70,6 +70,37 @@ pub fn encoded(bytes: &[u8]) -> Value<'_> {
     Value::Bytes { tag: bytes[0], bytes: &bytes[1..] }
 }
 
+/// Appends a `str` as an item.
+#[inline]
+pub fn append_text(bytes: &mut Vec<u8>, content: &str) {
+    if content.len() < usize::from(code::SMALL_INT - code::SHORT_STR) {
+        bytes.push(code::SHORT_STR + content.len() as u8);
+    } else {
+        bytes.push(code::STR);
+        varint::append(bytes, content.len() as u64);
+    }
+    bytes.extend_from_slice(content.as_bytes());
+}
+
+/// Appends an `int` as an item.
+#[inline]
+pub fn append_int(bytes: &mut Vec<u8>, number: i64) {
+    match number {
+        0..=63 => bytes.push(code::SMALL_INT + number as u8),
+        _ => {
+            bytes.push(code::INT);
+            varint::append(bytes, ((number << 1) ^ (number >> 63)) as u64);
+        }
+    }
+}
+
+/// Appends a `float` as an item.
+#[inline]
+pub fn append_float(bytes: &mut Vec<u8>, number: f64) {
+    bytes.push(code::FLOAT);
+    bytes.extend_from_slice(&number.to_le_bytes());
+}
+
 struct Encoder<'s, 'o> {
     bytes: &'s mut Vec<u8>,
     rules: Rules<'o>,
@@ -120,8 +151,7 @@ impl Encoder<'_, '_> {
             self.bytes.push(code::NONE);
             Ok(())
         } else if let Ok(number) = value.cast_exact::<PyFloat>() {
-            self.bytes.push(code::FLOAT);
-            self.bytes.extend_from_slice(&number.value().to_le_bytes());
+            append_float(self.bytes, number.value());
             Ok(())
         } else if let Ok(truth) = value.cast_exact::<PyBool>() {
             self.bytes.push(if truth.is_true() { code::TRUE } else { code::FALSE });
@@ -248,21 +278,14 @@ impl Encoder<'_, '_> {
             self.check_room(text.len()?)?;
             return self.leaf(code::STR_SURROGATES, keys::surrogates_to_bytes(text)?.as_bytes());
         };
-        if content.len() < usize::from(code::SMALL_INT - code::SHORT_STR) {
-            self.bytes.push(code::SHORT_STR + content.len() as u8);
-            self.bytes.extend_from_slice(content.as_bytes());
-            return Ok(());
-        }
-        self.leaf(code::STR, content.as_bytes())
+        self.check_room(content.len())?;
+        append_text(self.bytes, content);
+        self.check_length()
     }
 
     fn int(&mut self, number: &Bound<'_, PyInt>) -> Done {
         match number.extract::<i64>() {
-            Ok(small @ 0..=63) => self.bytes.push(code::SMALL_INT + small as u8),
-            Ok(number) => {
-                self.bytes.push(code::INT);
-                varint::append(self.bytes, ((number << 1) ^ (number >> 63)) as u64);
-            }
+            Ok(number) => append_int(self.bytes, number),
             Err(_) => {
                 self.check_room(keys::big_int_len_bytes(number)?)?;
                 let digits = keys::big_int_to_bytes(number)?;

@@ -41,12 +41,14 @@ mod decode;
 mod encode;
 mod moments;
 mod refusal;
+mod stamped;
 #[cfg(test)]
 mod tests;
 mod whole;
 
 pub use decode::{corrupt, decode};
 pub use encode::{encode_plain, encoded, is_storable, Rules};
+pub use stamped::{encode_stamped, stamp_of, Stamp};
 pub use whole::{encode_whole, Stored};
 
 /// Whether a value with this tag is a `bytes` object.

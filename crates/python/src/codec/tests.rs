@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 
 use proptest::prelude::*;
 use pyo3::prelude::*;
-use pyo3::types::PyModule;
+use pyo3::types::{PyDict, PyModule};
 use tuckbox_engine::{Config, Handle, Place, Value};
 
-use super::{decode, encode::encode, Rules};
+use super::{decode, encode::encode, encode_stamped, stamp_of, Rules};
 use crate::errors::classes::EntryCorrupt;
 use crate::objects::{Entry, Objects};
 
@@ -111,6 +111,45 @@ fn the_sample_comes_back() {
 }
 
 #[test]
+fn a_stamped_value_is_the_tuple_and_its_stamp_is_read() {
+    with_python(|py| {
+        let source = cr#"
+values = {"": 0, "plain": 5, "x" * 63: 63, "x" * 64: 64, "\u00e9\u20ac\U0001f600": 3, "\u00e9" * 300: 300,
+          b"": 0, b"\x00\xff" * 200: 400, 0: 8, 63: 8, 64: 8, -1: 8, 2**63 - 1: 8, -(2**63): 8, 1.5: 8}
+others = [None, True, 2**63, "\ud800", (1,), [1], bytearray(b"x"), "x" * 1000, b"x" * 1000]
+"#;
+        let module = PyModule::from_code(py, source, c"stamped.py", c"stamped").unwrap();
+        let values = module.getattr("values").unwrap();
+        let (mut stamped, mut whole) = (vec![7; 9], Vec::new());
+        for (value, length) in values.cast_into::<PyDict>().unwrap() {
+            let length: i64 = length.extract().unwrap();
+            for number in [0, 63, 64, 300, i64::MAX, i64::MIN] {
+                let done = encode_stamped(&value, number, 1.25, 1000, &mut stamped);
+                assert_eq!(done, Some((super::code::TUPLE, length)), "{value}");
+                let tuple = (&value, number, 1.25).into_pyobject(py).unwrap();
+                encode(&tuple, UNLIMITED, &mut whole).unwrap();
+                assert_eq!((whole[0], &whole[1..]), (super::code::TUPLE, &stamped[..]));
+                let read = stamp_of(super::encoded(&whole)).unwrap();
+                assert_eq!((read.length, read.number), (length, number));
+            }
+        }
+        for value in module.getattr("others").unwrap().try_iter().unwrap() {
+            let value = value.unwrap();
+            assert!(encode_stamped(&value, 1, 1.25, 1000, &mut stamped).is_none(), "{value}");
+            let tuple = (&value, 1, 1.25).into_pyobject(py).unwrap();
+            encode(&tuple, UNLIMITED, &mut whole).unwrap();
+            let is_long = value.len().is_ok_and(|length| length == 1000);
+            assert_eq!(stamp_of(super::encoded(&whole)).is_some(), is_long, "{value}");
+        }
+        for other in
+            [Value::Int(7), Value::bytes(b"\x03\xc0\xc0"), super::encoded(b"\x0a\x03\xc0\xc0")]
+        {
+            assert!(stamp_of(other).is_none());
+        }
+    });
+}
+
+#[test]
 fn objects_that_are_whole_come_back() {
     with_python(|py| {
         let (pickle, codec) = (objects(py, "with_pickle"), objects(py, "with_codec"));
@@ -192,6 +231,15 @@ fn containers_deeper_than_allowed_are_refused() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn arbitrary_bytes_are_a_stamp_or_none(mut bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        for tag in [super::code::TUPLE, super::code::LIST] {
+            stamp_of(Value::Bytes { tag, bytes: &bytes });
+        }
+        bytes.insert(0, 3);
+        stamp_of(Value::Bytes { tag: super::code::TUPLE, bytes: &bytes });
+    }
 
     #[test]
     fn arbitrary_bytes_are_a_value_or_damage(tag in 0u8..64, bytes in prop::collection::vec(any::<u8>(), 0..200)) {

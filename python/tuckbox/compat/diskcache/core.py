@@ -163,6 +163,7 @@ class Cache(Queues):
         self._disk = disk(self._directory, **options)
         if signatures is not None:
             self._disk.use_signatures(signatures)
+        self._entries.plain = type(self._disk) is Disk
         self._statistics = 0
         self._policy = policy_of(merged["eviction_policy"])
         for name, value in merged.items():
@@ -273,7 +274,9 @@ class Cache(Queues):
             Timeout: The lock was not free within ``timeout``.
         """
         if expire is None and tag is None:
-            result = self._set_plain(key, value)
+            # The most common keys and values, without the steps of `_put`; or nothing.
+            put = self._entries.put_plain
+            result = put(key, value, time.time(), self._disk.min_file_size, self.size_limit)
             if result == PASSED:
                 return True
             if result == OVER:
@@ -283,27 +286,12 @@ class Cache(Queues):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Store a value. Waits for the lock for as long as it takes."""
-        result = self._set_plain(key, value)
+        put = self._entries.put_plain
+        result = put(key, value, time.time(), self._disk.min_file_size, self.size_limit)
         if result == OVER:
             self._cull_after(True)
         elif result != PASSED:
             self._put(key, value, None, False, None, True, only_new=False)
-
-    def _set_plain(self, key: Any, value: Any) -> int:
-        """Set the most common keys and values without the steps of `_put`, or do nothing."""
-        disk = self._disk
-        kind = type(value)
-        if type(key) is not str or len(key) > LONGEST_KEY or type(disk) is not Disk:
-            return REFUSED
-        if kind is str or kind is bytes:
-            length = len(value)
-            if length >= disk.min_file_size:
-                return REFUSED
-        elif kind is float or (kind is int and _INT_MIN <= value <= _INT_MAX):
-            length = 8
-        else:
-            return REFUSED
-        return self._passing.put_plain(key, value, length, self.size_limit)
 
     def add(
         self,

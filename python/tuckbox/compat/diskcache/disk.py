@@ -57,6 +57,8 @@ class Disk:
         (('user:42', True), (0, 1, None, 7))
     """
 
+    # Also for subclasses that do not call `__init__`.
+    min_file_size: int = 0
     _signatures: Optional[Signatures] = None
 
     def use_signatures(self, signatures: Signatures) -> None:

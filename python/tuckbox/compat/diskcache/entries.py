@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Final, Optional
 
 from tuckbox import Cache as File
+from tuckbox._engine import Passage
 from tuckbox.compat.diskcache.disk import MODE_RAW
 from tuckbox.compat.diskcache.locks import WriteLock
 from tuckbox.compat.diskcache.settings import Timeout
@@ -85,6 +86,8 @@ Known = tuple[int, Optional[float], int, int, int]
 """What holds while the gate has a word: that word, `Entries.soonest`, `file_bytes`, `queues`, and
 how many bytes the entries may take before the file must grow."""
 
+PutPlain = Callable[[str, Any, float, int, float], int]
+
 # Keys of what is no entry. A tuple that begins with a str is never the key of an entry.
 _STATE: Final = ("state",)
 _SETTINGS: Final = ("settings",)
@@ -111,6 +114,10 @@ _ENDS_MOST: Final = 48
 """By how much the stored ends of a queue may differ from its ends."""
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
+
+
+def _refuse(*_arguments: Any) -> int:
+    return 0
 
 
 def lengthen(entry: Entry) -> Entry:
@@ -151,7 +158,8 @@ class Entries:
         queues: How many queues have a record of their ends.
         foreign: How often another handle was found to have stored something.
         known: What changes that take no lock must know; see `Known`.
-        watched: Whether such changes are remembered for `notice`.
+        put_plain: `Passage.put` of the engine while it may be called; otherwise it refuses.
+        plain: Whether a str, bytes, int or float is stored as it is, so that it may be called.
     """
 
     file_bytes: int
@@ -174,9 +182,9 @@ class Entries:
         self.directory = directory = os.path.abspath(directory)
         self.remove_file = remove_file
         self.foreign = 0
-        # No gate has this word.
-        self.known: Known = (GATE_STATES, None, 0, 0, 0)
-        self.watched = False
+        self.plain = False
+        self.forget()
+        self._watched = False
         self.notice: Callable[[Any, Entry], None] = lambda _key, _entry: None
         self._passed: list[tuple[int, Any, Optional[Entry]]] = []
         self._path = os.path.join(directory, FILE_NAME)
@@ -198,6 +206,7 @@ class Entries:
 
     def open(self) -> None:
         """Open the file, also if it was closed."""
+        self.forget()
         new: dict[str, Any] = {"size": _FIRST_SIZE, "evict": False}
         # With "private", Tuckbox refuses a place where another user could write.
         self.file = File(
@@ -408,8 +417,7 @@ class Entries:
         """Open the gate, if that is of use. All that others must know is stored."""
         gate = self.file._gate
         if self._opens:
-            word = gate & ~GATE_STATES
-            self.known = (word, self.soonest, self.file_bytes, self.queues, self.file.size // 2)
+            self._know(gate & ~GATE_STATES, self.soonest, self.file_bytes, self.queues)
             self.file._open_gate()
         self._gate = gate
 
@@ -422,8 +430,32 @@ class Entries:
         if state is None or self.file._gate != gate:
             return None
         file_bytes, soonest, queues = state
-        self.known = known = (gate, soonest, file_bytes, queues, self.file.size // 2)
+        return self._know(gate, soonest, file_bytes, queues)
+
+    def forget(self) -> None:
+        """Forget what holds while the gate is open."""
+        # No gate has this word.
+        self.known: Known = (GATE_STATES, None, 0, 0, 0)
+        self.put_plain: PutPlain = _refuse
+
+    def _know(self, gate: int, soonest: Optional[float], file_bytes: int, queues: int) -> Known:
+        most = self.file.size // 2
+        self.known = known = (gate, soonest, file_bytes, queues, most)
+        if self.plain and not self._watched:
+            passage = Passage(self.file, gate, soonest, file_bytes, queues > 0, most, LONGEST_KEY)
+            self.put_plain = passage.put
         return known
+
+    @property
+    def watched(self) -> bool:
+        """Whether changes that take no lock are remembered for `notice`."""
+        return self._watched
+
+    @watched.setter
+    def watched(self, watched: bool) -> None:
+        if watched != self._watched:
+            self._watched = watched
+            self.forget()
 
     def remember(self, number: int, key: Any, entry: Optional[Entry]) -> None:
         """Remember a change that took no lock, for `notice`.

@@ -122,50 +122,6 @@ class Passing:
             entries.remember(number, place, entry)
         return OVER if weight >= most or weight + file_bytes >= size_limit else PASSED
 
-    def put_plain(self, key: str, value: Any, value_bytes: int, size_limit: float) -> int:
-        """Store a value as it is, without an expiry or a tag. As `put`, for the most common case.
-
-        Args:
-            key: The key, which is also its place.
-            value: A str, bytes, int or float.
-            value_bytes: The length of a str or bytes; 8 for numbers.
-            size_limit: The setting.
-
-        Returns:
-            ``REFUSED``, ``PASSED`` or ``OVER``.
-        """
-        entries = self._entries
-        gate, soonest, file_bytes, queues, most = entries.known
-        file = entries.file
-        try:
-            seen = file._look(key, gate)
-            if seen is None:
-                return self.put(key, None, MODE_RAW, value, None, None, size_limit, False)
-            number, version, old = seen
-            now = time.time()
-            if soonest is not None and soonest < now:
-                return REFUSED
-            if old is None:
-                if queues and may_be_item(key):
-                    return REFUSED
-                entry = (value, number, now)
-                delta = bytes_of(key, entry)
-            elif len(old) == SHORT:
-                before, own, _ = old
-                entry = (value, own, now)
-                kind = type(before)
-                delta = value_bytes - (len(before) if kind is str or kind is bytes else 8)
-            else:
-                return self.put(key, None, MODE_RAW, value, None, None, size_limit, False)
-            weight = file._store_passing(key, entry, gate, version, delta)
-        except _REFUSALS:
-            return REFUSED
-        if weight is None:
-            return REFUSED
-        if entries.watched:
-            entries.remember(number, key, entry)
-        return OVER if weight >= most or weight + file_bytes >= size_limit else PASSED
-
     def add_to(
         self, place: Any, long_key: Any, delta: Any, default: Any, size_limit: float
     ) -> tuple[int, Any]:
