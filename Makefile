@@ -182,10 +182,10 @@ $(venv)/contestants: $(venv)/built $(venv)/lab-sources $(lab_installs)
 	@touch $@
 
 test-lab: $(venv)/contestants ## The lab, with contestants and servers that must be caught.
-	PYTHONHASHSEED=0 $(venv)/bin/pytest -c lab/pyproject.toml --numprocesses 3 --dist loadfile lab/tests
+	PYTHONHASHSEED=0 $(venv)/bin/pytest -c lab/pyproject.toml --numprocesses 4 --dist loadfile lab/tests
 
 test-drivers: $(venv)/contestants ## The drivers, on real servers that the tests start and stop; ARGS=--nightly cuts replies at every byte.
-	PYTHONHASHSEED=0 $(venv)/bin/pytest --numprocesses 3 --dist loadfile tests/drivers $(ARGS)
+	PYTHONHASHSEED=0 $(venv)/bin/pytest --numprocesses 4 --dist loadfile tests/drivers $(ARGS)
 
 lab-smoke: $(venv)/contestants ## Every contestant that can run, 300 checked operations each.
 	$(python) -m lab run smoke --smoke
