@@ -5,8 +5,9 @@
 //! object. It compares no key, verifies nothing, counts nothing, and ignores other processes and
 //! time. A [`Writer`] hashes, finds the slot, takes a free lock, and overwrites a value of the same
 //! size. A [`Holder`] finds an object by the address of its key, loads one word of the key's slot and
-//! one of its record, and returns the object. A [`Keeper`] stores many entries at once: it compares each key, and writes records with
-//! checksums. CPython calls them through the product's own code.
+//! one of its record, and returns the object. A [`Keeper`] stores many entries at once: it compares each
+//! key, and writes records with checksums. CPython calls them through the product's own code.
+//! [`read_clock`] is what a ttl adds to a get at least.
 
 use std::ffi::CStr;
 use std::hash::Hasher;
@@ -499,9 +500,19 @@ fn unusable() -> PyErr {
     PyValueError::new_err("another thread panicked while it held the lock")
 }
 
+/// Reads the clock so often, and nothing else.
+#[pyfunction]
+fn read_clock(count: usize) {
+    for _ in 0..count {
+        black_box(Instant::now());
+    }
+}
+
 /// The module's table.
 #[pymodule]
 mod _limits {
+    #[pymodule_export]
+    use super::read_clock;
     #[pymodule_export]
     use super::Holder;
     #[pymodule_export]
