@@ -30,7 +30,7 @@ pub struct Arguments {
 const SMALL_BYTES: u64 = 960 << 10;
 const SLOTS: usize = 32;
 /// How long it may take to take over a dead process's lock.
-const TAKEOVER: Duration = Duration::from_secs(1);
+const TAKEOVER: Duration = Duration::from_secs(5);
 
 /// Runs `torture fork`.
 pub fn run(arguments: &Arguments) -> ExitCode {

@@ -72,7 +72,7 @@ const SIZES: [u64; 3] = [1 << 20, 2 << 20, 4 << 20];
 /// Values are padded to at most this length.
 const PADDING: usize = 1500;
 /// A read that finds nothing is repeated for this long: a successor may be about to take the name.
-const MISS_LIMIT: Duration = Duration::from_secs(2);
+const MISS_LIMIT: Duration = Duration::from_secs(20);
 const POINTS: [&str; 6] = [
     "SuccessorComplete",
     "EntriesHidden",

@@ -23,10 +23,10 @@ pub use operation::{Kind, Lie};
 use own::{is_large, LARGE_ONE_IN};
 
 /// How long a write waits for a lock.
-pub const LOCK_LIMIT_MS: u64 = 1000;
+pub const LOCK_LIMIT_MS: u64 = 5_000;
 /// An operation that takes longer than this has hung. Time in which its thread was ready but had no
 /// processor does not count.
-pub const HANG_US: u64 = (LOCK_LIMIT_MS + 250) * 1000;
+pub const HANG_US: u64 = (LOCK_LIMIT_MS + 5_000) * 1000;
 
 /// What a read found.
 struct Look {
