@@ -82,6 +82,8 @@ pub enum RowWord {
     Wrong,
     /// Entries that were missing though nobody had removed them.
     Lost,
+    /// Reads that found nothing because they gave up.
+    GivenUp,
     /// Operations that failed at a lock's time limit.
     LockTimeouts,
     /// Operations that failed because no room could be made.

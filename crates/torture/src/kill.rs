@@ -364,6 +364,7 @@ fn figures(cache: &Cache, board: &Board, crew: &Crew<'_>, checks: &Checks, repor
         ("misses", RowWord::Misses),
         ("wrong", RowWord::Wrong),
         ("lost", RowWord::Lost),
+        ("found_when_repeated", RowWord::GivenUp),
         ("lock_timeouts", RowWord::LockTimeouts),
         ("refused_full", RowWord::Full),
         ("other_errors", RowWord::Errors),
@@ -405,6 +406,9 @@ fn figures(cache: &Cache, board: &Board, crew: &Crew<'_>, checks: &Checks, repor
         let count = board.sum(word);
         report.expect(count == 0, || format!("{count} {what}"));
     }
+    report.expect(board.sum(RowWord::GivenUp) <= stats.reads_given_up, || {
+        "more reads found nothing until they were repeated than have given up".into()
+    });
     let operations = board.sum(RowWord::Operations);
     report.expect(operations > 0, || "no operation was done at all".into());
     report.expect(board.sum(RowWord::Hits) * 10 > operations, || {

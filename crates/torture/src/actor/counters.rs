@@ -89,7 +89,12 @@ impl Actor<'_> {
         match found {
             Some(Some(Some(number))) => self.judge_count(counter, least, number),
             Some(Some(None)) => self.wrong(&format!("counter {counter} is no integer")),
-            Some(None) if !self.may_forget && least > 0 && !self.may_have_restarted(counter) => {
+            Some(None)
+                if !self.may_forget
+                    && least > 0
+                    && !self.may_have_restarted(counter)
+                    && !self.gave_up(&key) =>
+            {
                 self.lost(&format!("counter {counter} is gone"));
             }
             _ => {}

@@ -9,7 +9,7 @@ mod operation;
 mod own;
 
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tuckbox_engine::{ArenaError, Buffer, Cache, Error, Value};
 use tuckbox_testkit::process::{monotonic_us, thread_id, ProcessorWait};
@@ -92,6 +92,18 @@ impl<'a> Actor<'a> {
         self.add(RowWord::Lost, 1);
         self.board
             .report(&format!("lost: worker thread {} (writer {}): {what}", self.row, self.writer));
+    }
+
+    /// Whether a read that found nothing gave up, as reads may that wait for a writer without a processor:
+    /// the entry is there after all, and the cache has counted such a read.
+    fn gave_up(&mut self, key: &[u8]) -> bool {
+        let is_there = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            matches!(self.cache.get(key, &mut self.buffer), Ok(Some(_)))
+        });
+        let gave_up = is_there && self.cache.stats().reads_given_up > 0;
+        self.add(RowWord::GivenUp, u64::from(gave_up));
+        gave_up
     }
 
     /// Runs one operation under the heartbeat. None if it was refused; refusals are counted.

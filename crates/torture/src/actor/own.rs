@@ -45,9 +45,11 @@ impl Actor<'_> {
         self.board.row(self.row, RowWord::Sequence).fetch_add(1, SeqCst) + 1
     }
 
-    fn judge_own(&mut self, number: usize, name: &str, before: Known, found: Option<u64>) {
+    fn judge_own(&mut self, number: usize, key: &[u8], before: Known, found: Option<u64>) {
+        let name = String::from_utf8_lossy(key);
         match self.board.oracle().judge(number, before, found, self.may_forget) {
             Ok(()) => {}
+            Err(Wrong::Lost) if self.gave_up(key) => {}
             Err(Wrong::Lost) => self.lost(&format!("{name}: {before:?}, and nothing was found")),
             Err(wrong) => {
                 let after = self.board.oracle().known(number);
@@ -86,7 +88,7 @@ impl Actor<'_> {
             return;
         }
         if let Some(look) = self.look(kind, index, &key) {
-            self.judge_own(number, &String::from_utf8_lossy(&key), before, look.sequence);
+            self.judge_own(number, &key, before, look.sequence);
         }
     }
 
@@ -310,7 +312,7 @@ impl Actor<'_> {
         let number = self.own_number(self.row, index);
         let before = self.board.oracle().known(number);
         let Some(look) = self.look(Kind::Get, index, &key) else { return };
-        self.judge_own(number, "own key", before, look.sequence);
+        self.judge_own(number, &key, before, look.sequence);
         let Some(_) = look.sequence else { return };
         // Sometimes uses a version that the entry never had, which must be refused.
         let is_right = self.random.bool();
@@ -335,7 +337,7 @@ impl Actor<'_> {
         let before = self.board.oracle().known(self.own_number(self.row, index));
         let key = own_key(self.row, index);
         let found = self.run(Kind::Contains, index, |cache, _| cache.contains(&key));
-        if found == Some(false) && self.was_certainly_there(before) {
+        if found == Some(false) && self.was_certainly_there(before) && !self.gave_up(&key) {
             self.lost(&format!("own key {index} is not contained: {before:?}"));
         }
         if found == Some(true) && Self::was_certainly_absent(before) {
