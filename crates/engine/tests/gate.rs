@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_engine::{
-    ArenaError, Buffer, Cache, Changes, Config, Error, Handle, Made, Pass, Place, Ttl, Value,
+    ArenaError, Attributes, Buffer, Cache, Changes, Config, Error, Handle, Made, Pass, Place,
+    Terms, Ttl, Value,
 };
 
 const KEY: &[u8] = b"key";
@@ -150,6 +151,19 @@ fn a_value_is_made_of_the_present_one() {
     let made = one.replace_passing(KEY, open, &mut buffer, &mut bytes, &mut long);
     assert_eq!(made.unwrap(), None, "its segments would have to be built first");
     assert_eq!((replaced(one, KEY), one.weigh(0)), (Some(8), 9), "nothing has changed");
+}
+
+#[test]
+fn a_value_takes_the_place_of_a_stale_one_of_which_it_is_not_made() {
+    let twins = twins(2, Duration::from_secs(20));
+    let [one, other] = &twins[..] else { panic!("two were asked for") };
+    let attributes = Attributes { stale: Some(Ttl::Never), ..Attributes::default() };
+    let terms = Terms { attributes, ..Terms::plain(Ttl::Us(0)) };
+    assert!(one.store(KEY, Value::bytes(b"stale"), &terms).unwrap());
+    assert_eq!(one.stats().entries, 1, "it is kept");
+    assert_eq!(replace(other, KEY, 3, other.gate(), 1), Some(1), "of none");
+    assert_eq!((replaced(one, KEY), one.stats().entries), (Some(3), 1));
+    assert!(one.check().unwrap().is_sound());
 }
 
 #[test]

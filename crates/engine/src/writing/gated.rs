@@ -120,12 +120,12 @@ impl Store<'_> {
                 break;
             }
             hooks::reach(Point::GatePassed);
-            let live = shard.find_kept(key, hash).filter(|live| !live.is_stale);
-            let live = match live {
+            let live = match shard.find_kept(key, hash) {
                 Some(live) => shard.copy_entry(&live, hash, buffer)?.then_some(live),
                 None => None,
             };
-            let old = live.as_ref().map(|_| buffer.entry(&self.shape).value);
+            let is_there = live.as_ref().is_some_and(|live| !live.is_stale);
+            let old = is_there.then(|| buffer.entry(&self.shape).value);
             let Some(Made { tag, delta }) = make(old, bytes) else { break };
             let value = Value::Bytes { tag, bytes };
             self.check_lengths(key, Some(value))?;
