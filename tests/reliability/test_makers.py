@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.family("T-O1"), pytest.mark.timeout(120)]
 
 NOTICED_S = 1.0
-"""Half of the deaths must be noticed within this time, many times what an idle machine needs. All must
-be noticed within `crowds.HANG_S`."""
+"""Half of the deaths must be noticed within this time, many times what an idle machine needs. All
+must be noticed within `crowds.HANG_S`."""
 
 Asking = Callable[[Any, Callable[[], Any], int], Any]
 """How a member asks a cache for the key, with a maker. It has a number."""
