@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import Any, Final, Optional
 
 from tuckbox import Cache as File
-from tuckbox._engine import Passage
 from tuckbox.compat.diskcache.disk import MODE_RAW
 from tuckbox.compat.diskcache.locks import WriteLock
 from tuckbox.compat.diskcache.settings import Timeout
@@ -442,6 +441,9 @@ class Entries:
         most = self.file.size // 2
         self.known = known = (gate, soonest, file_bytes, queues, most)
         if self.plain and not self._watched:
+            # Not above: the module can be imported where there is no extension.
+            from tuckbox._engine import Passage  # noqa: PLC0415
+
             passage = Passage(self.file, gate, soonest, file_bytes, queues > 0, most, LONGEST_KEY)
             self.put_plain = passage.put
         return known
