@@ -7,7 +7,7 @@
 //! size. A [`Holder`] finds an object by the address of its key, loads one word of the key's slot and
 //! one of its record, and returns the object. A [`Keeper`] stores many entries at once: it compares each
 //! key, and writes records with checksums. CPython calls them through the product's own code.
-//! [`read_clock`] is what a ttl adds to a get at least.
+//! [`read_clock`] is the least that a ttl adds to a get.
 
 use std::ffi::CStr;
 use std::hash::Hasher;
@@ -500,7 +500,7 @@ fn unusable() -> PyErr {
     PyValueError::new_err("another thread panicked while it held the lock")
 }
 
-/// Reads the clock so often, and nothing else.
+/// Reads the clock `count` times, and does nothing else.
 #[pyfunction]
 fn read_clock(count: usize) {
     for _ in 0..count {

@@ -218,34 +218,25 @@ fn at(point: Point, work: impl Fn() + 'static) -> Rc<Cell<bool>> {
 
 #[test]
 fn who_closes_the_gate_waits_for_the_changes_that_have_passed() {
-    let mut twins = twins(2, Duration::from_millis(20));
-    let (other, one) = (Rc::new(twins.pop().unwrap()), Rc::new(twins.pop().unwrap()));
-    let closer = Rc::clone(&other);
-    let reached = at(Point::GatePassed, move || match closer.close_gate() {
-        Err(Error::Arena(ArenaError::LockTimeout { .. })) => {}
-        result => panic!("a change is under way, and the gate was closed: {result:?}"),
-    });
-    assert_eq!(store(&one, KEY, 1, pass(&one, KEY, 1)), Some(1), "it had passed");
-    hooks::clear();
-    assert!(reached.get());
-    assert_ne!(other.gate() & STATES, CLOSED, "it is still closing");
-    assert_eq!(store(&one, KEY, 2, pass(&one, KEY, 1)), None, "and nothing else passes");
-    assert_eq!(other.close_gate().unwrap() & STATES, CLOSED);
-}
-
-#[test]
-fn who_closes_the_gate_waits_for_a_value_that_is_made() {
-    let mut twins = twins(2, Duration::from_millis(20));
-    let (other, one) = (Rc::new(twins.pop().unwrap()), Rc::new(twins.pop().unwrap()));
-    let closer = Rc::clone(&other);
-    let reached = at(Point::GatePassed, move || match closer.close_gate() {
-        Err(Error::Arena(ArenaError::LockTimeout { .. })) => {}
-        result => panic!("a change is under way, and the gate was closed: {result:?}"),
-    });
-    assert_eq!(replace(&one, KEY, 1, one.gate(), 1), Some(1), "it had passed");
-    hooks::clear();
-    assert!(reached.get());
-    assert_eq!(replace(&one, KEY, 1, one.gate(), 1), None, "it is closing");
+    let ways: [fn(&Cache) -> Option<i64>; 2] = [
+        |cache| store(cache, KEY, 1, pass(cache, KEY, 1)),
+        |cache| replace(cache, KEY, 1, cache.gate(), 1),
+    ];
+    for change in ways {
+        let mut twins = twins(2, Duration::from_millis(20));
+        let (other, one) = (Rc::new(twins.pop().unwrap()), twins.pop().unwrap());
+        let closer = Rc::clone(&other);
+        let reached = at(Point::GatePassed, move || match closer.close_gate() {
+            Err(Error::Arena(ArenaError::LockTimeout { .. })) => {}
+            result => panic!("a change is under way, and the gate was closed: {result:?}"),
+        });
+        assert_eq!(change(&one), Some(1), "it had passed");
+        hooks::clear();
+        assert!(reached.get());
+        assert_ne!(other.gate() & STATES, CLOSED, "it is still closing");
+        assert_eq!(change(&one), None, "and nothing else passes");
+        assert_eq!(other.close_gate().unwrap() & STATES, CLOSED);
+    }
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub struct Passage {
     gate: u64,
     /// The earliest expiry of any entry; infinite if none expires.
     soonest_s: f64,
-    /// Bytes in files of their own.
+    /// Bytes of the values that are files.
     file_bytes: i64,
     has_queues: bool,
     /// How many bytes the entries may take before the file must grow.
@@ -115,7 +115,7 @@ impl Passage {
     }
 }
 
-/// Whether a key may be that of a queue's item; of some that are not, too.
+/// Whether a key may be that of a queue's item. True for some others, too.
 fn may_be_item(text: &str) -> bool {
     let bytes = text.as_bytes();
     !text.is_ascii() || bytes.len().checked_sub(ITEM_CHARACTERS).is_some_and(|at| bytes[at] == b'-')

@@ -56,8 +56,6 @@ __all__ = ["Cache"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Found = tuple[int, Any, Any, bool]
 """Number, key of the file, and what `Disk.put` returned for the key."""
-_INT_MIN: Final = -(2**63)
-_INT_MAX: Final = 2**63 - 1
 _BATCH: Final = 100
 _CULL_BATCH: Final = 10
 _MISSING: Final = object()

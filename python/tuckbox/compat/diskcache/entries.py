@@ -116,6 +116,7 @@ _INT_MAX: Final = 2**63 - 1
 
 
 def _refuse(*_arguments: Any) -> int:
+    """Do nothing, and say so as `Passage.put` does."""
     return 0
 
 
