@@ -1,5 +1,5 @@
-//! Times sets of new keys into full caches, the same keys again, and sets into empty caches, in one
-//! thread, each cache in turn.
+//! Times sets of new keys into full caches, overwrites of keys that are present, and sets into empty
+//! caches, in one thread, each cache in turn.
 //!
 //! Owns how caches are filled, and the check that they are full. Tuckbox has a file of a given size
 //! or a limit of entries. The others are limited to the bytes of keys and values, or to the entries,
@@ -45,8 +45,8 @@ impl Batch {
 trait Turns {
     /// Stores all of a batch; returns the nanoseconds of a set.
     fn store(&mut self, batch: &Batch) -> f64;
-    /// Returns how many of a batch's keys are present; each must have its value.
-    fn count(&mut self, batch: &Batch) -> Result<usize, Failure>;
+    /// Returns the part of a batch that is present; each key must have its value.
+    fn present(&mut self, batch: &Batch) -> Result<Batch, Failure>;
 }
 
 impl<C: Contestant> Turns for C {
@@ -58,14 +58,15 @@ impl<C: Contestant> Turns for C {
         began.elapsed().as_nanos() as f64 / batch.keys.len() as f64
     }
 
-    fn count(&mut self, batch: &Batch) -> Result<usize, Failure> {
-        let mut found = 0;
+    fn present(&mut self, batch: &Batch) -> Result<Batch, Failure> {
+        let mut found = Batch { keys: Vec::new(), values: Vec::new() };
         for (key, value) in batch.keys.iter().zip(&batch.values) {
             if let Some(answer) = self.get(key) {
                 if answer != *value {
                     return Err(format!("the value of {key} is not the one stored").into());
                 }
-                found += 1;
+                found.keys.push(key.clone());
+                found.values.push(answer);
             }
         }
         Ok(found)
@@ -122,12 +123,21 @@ impl Filled {
         Batch::new(numbers, self.value_bytes)
     }
 
-    /// Fills a cache with the first batches; returns how many entries are left.
-    fn fill(&self, cache: &mut dyn Turns) -> Result<usize, Failure> {
+    /// Fills a cache with the first batches; returns how many entries are left, and those of the
+    /// batch that has most of them.
+    fn fill(&self, cache: &mut dyn Turns) -> Result<(usize, Batch), Failure> {
         for number in 0..self.batches() {
             cache.store(&self.batch(number));
         }
-        (0..self.batches()).map(|number| cache.count(&self.batch(number))).sum()
+        let (mut entries, mut most) = (0, Batch::new(0..0, 0));
+        for number in 0..self.batches() {
+            let present = cache.present(&self.batch(number))?;
+            entries += present.keys.len();
+            if present.keys.len() >= most.keys.len() {
+                most = present;
+            }
+        }
+        Ok((entries, most))
     }
 
     fn opens(&self, entries: usize) -> Vec<(&'static str, Opens<'_>)> {
@@ -166,22 +176,24 @@ impl Filled {
     /// Returns the number of entries, and the samples by operation and cache.
     pub(crate) fn measure(&self, rounds: usize) -> Result<Value, Failure> {
         let mut tuckbox = self.tuckbox(FULL)?;
-        let entries = self.fill(&mut tuckbox)?;
+        let (entries, held) = self.fill(&mut tuckbox)?;
         let stored = self.batches() * self.batch_len();
         if entries == 0 || entries >= stored || tuckbox.entries() < entries as u64 {
             return Err(format!("tuckbox has {entries} of {stored} entries").into());
         }
         let opens = self.opens(entries);
-        let mut caches: Vec<(&str, Box<dyn Turns>)> = vec![("tuckbox", Box::new(tuckbox))];
+        let mut caches: Vec<(&str, Box<dyn Turns>, Batch)> =
+            vec![("tuckbox", Box::new(tuckbox), held)];
         for (name, open) in &opens[1..] {
             let mut cache = open()?;
-            let found = self.fill(cache.as_mut()).map_err(|error| format!("{name}: {error}"))?;
+            let (found, held) =
+                self.fill(cache.as_mut()).map_err(|error| format!("{name}: {error}"))?;
             let factor = found as f64 / entries as f64;
             // The stripped program loses entries whose buckets are full.
             if *name != "stripped" && !(1.0 / ENTRIES_FACTOR..=ENTRIES_FACTOR).contains(&factor) {
                 return Err(format!("{name} has {found} entries, tuckbox {entries}").into());
             }
-            caches.push((*name, cache));
+            caches.push((*name, cache, held));
         }
         let mut samples = vec![[const { Vec::new() }; 3]; caches.len()];
         let into_empty = (entries * EMPTY_TENTHS / 10).clamp(1, self.batch_len());
@@ -191,17 +203,26 @@ impl Filled {
             let first = Batch::new(0..into_empty, self.value_bytes);
             for step in 0..caches.len() {
                 let turn = (round + step) % caches.len();
-                let (name, cache) = &mut caches[turn];
-                let new = cache.store(&batch);
-                let again = cache.store(&batch);
-                cache.count(&batch).map_err(|error| format!("{name}: {error}"))?;
+                let (name, cache, held) = &mut caches[turn];
+                let into_full = cache.store(&batch);
+                // Some caches refuse most new keys, others soon evict the old ones.
+                let mut present = |batch: &Batch| {
+                    cache.present(batch).map_err(|error| format!("{name}: {error}"))
+                };
+                let (new, old) = (present(&batch)?, present(held)?);
+                *held = if new.keys.len() > old.keys.len() { new } else { old };
+                if held.keys.is_empty() {
+                    return Err(format!("{name} has nothing left to overwrite").into());
+                }
+                let again = cache.store(held);
+                cache.present(held).map_err(|error| format!("{name}: {error}"))?;
                 let mut empty = opens[turn].1()?;
                 let into = empty.store(&first);
-                if empty.count(&first)? != first.keys.len() && *name != "stripped" {
+                if empty.present(&first)?.keys.len() != first.keys.len() && *name != "stripped" {
                     return Err(format!("{name} lost entries before it was full").into());
                 }
                 if round > 0 {
-                    for (samples, sample) in samples[turn].iter_mut().zip([new, again, into]) {
+                    for (samples, sample) in samples[turn].iter_mut().zip([into_full, again, into]) {
                         samples.push(sample);
                     }
                 }
@@ -209,7 +230,7 @@ impl Filled {
         }
         let by = |operation: usize| -> Map<String, Value> {
             let of = caches.iter().zip(&samples);
-            of.map(|((name, _), of)| ((*name).to_owned(), json!(of[operation]))).collect()
+            of.map(|((name, ..), of)| ((*name).to_owned(), json!(of[operation]))).collect()
         };
         Ok(json!({ "entries": entries, "samples": by(0), "again": by(1), "empty": by(2) }))
     }

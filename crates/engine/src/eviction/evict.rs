@@ -24,11 +24,15 @@ impl Eviction<'_> {
         let held = self.segments_held();
         // At most one segment: with large entries, a whole batch may be all that the shard has. A
         // caller that needs more asks again.
+        // Looked up again only after a move: what eviction drops leaves no dead space.
+        let mut to_compact = self.log_to_compact();
         while budget.steps > 0 && self.segments_held() >= held {
-            let more = match self.log_to_compact() {
+            let more = match to_compact {
                 Some(kind) => {
-                    self.compact_one(kind, &mut budget)
-                        || kind == LogKind::Pinned && self.evict_one(&mut budget)
+                    let more = self.compact_one(kind, &mut budget)
+                        || kind == LogKind::Pinned && self.evict_one(&mut budget);
+                    to_compact = self.log_to_compact();
+                    more
                 }
                 None => self.evict_one(&mut budget) || self.compact_pinned(&mut budget),
             };

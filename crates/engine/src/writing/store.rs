@@ -14,8 +14,9 @@ use super::write::{InPlace, Writer};
 use crate::error::{would_block, Error, Result};
 use crate::eviction::{IfStuck, EVICTION_BATCH};
 use crate::format::{expiry, shard, Body, Draft, Extras, KeyHash, NewAttributes, POSITION_OPEN};
+use crate::index::Lookup;
 use crate::invalidation::rows;
-use crate::reading::Live;
+use crate::reading::{Live, Reader};
 use crate::repair::{lock, Audit};
 use crate::storage::{Context, Need};
 use crate::value::{Attributes, Condition, Terms, Ttl, Value};
@@ -126,6 +127,7 @@ impl<'a> Store<'a> {
         }
         self.check_lengths(key, Some(value))?;
         let hash = self.hasher.key(key);
+        Reader(Lookup(self.0)).ask_for_place(hash);
         let extras = Extras { expiry_us: self.expiry_of(ttl), ..Extras::default() };
         let mut spare = DRAFT_WORDS.take();
         let draft = Draft::new(key, hash, value, extras, &self.shape, &mut spare)?;
@@ -183,6 +185,7 @@ impl<'a> Store<'a> {
     ) -> Result<bool> {
         self.check_lengths(key, Some(value))?;
         let hash = self.hasher.key(key);
+        Reader(Lookup(self.0)).ask_for_place(hash);
         let extras = self.extras(expiry_us, attributes);
         let mut spare = DRAFT_WORDS.take();
         let mut draft = Draft::new(key, hash, value, extras, &self.shape, &mut spare)?;

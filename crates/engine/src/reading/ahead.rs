@@ -1,14 +1,15 @@
-//! Prefetching for reads of many keys. Must not know how a key is read.
+//! Prefetching for reads of many keys, and for writes. Must not know how a key is read or written.
 //!
 //! Reads prefetch the memory of the next keys while one is read. In a cache larger than the
 //! processor's own, a read waits twice: for its buckets and for a record. So for each window of
-//! keys first all buckets are prefetched, then all records, and then the keys are read. Prefetches
-//! are guesses; only a read decides. A small cache does without: its memory is near already.
+//! keys first all buckets are prefetched, then all records, and then the keys are read. A write has
+//! its record to build before it looks at its buckets. Prefetches are guesses; only a read or a
+//! locked write decides. A small cache does without: its memory is near already.
 
 use std::sync::atomic::Ordering;
 
 use super::read::Reader;
-use crate::format::{choices_of, shard, IndexState, KeyHash};
+use crate::format::{bucket_of, choices_of, shard, IndexState, KeyHash};
 use crate::storage::RECORD_BYTES;
 
 /// Keys to prefetch at once: about as many lines as a processor fetches in parallel.
@@ -22,6 +23,19 @@ impl Reader<'_> {
         if self.arena.region().usable_bytes() >= FAR_FROM_BYTES {
             hashes.iter().for_each(|hash| self.ask_for_buckets(*hash));
             hashes.iter().for_each(|hash| self.ask_for_record(*hash));
+        }
+    }
+
+    /// Prefetches what a write of this key will need, if that pays: its buckets, and its ghost.
+    #[inline(always)]
+    pub(crate) fn ask_for_place(self, hash: KeyHash) {
+        if self.arena.region().usable_bytes() >= FAR_FROM_BYTES {
+            self.ask_for_buckets(hash);
+            let (shard_at, state) = self.shard_of(hash);
+            let first = bucket_of(hash.first(), state.buckets());
+            if let Some(at) = self.ghosts_at(shard_at, first) {
+                self.arena.region().prefetch(at, 1);
+            }
         }
     }
 
