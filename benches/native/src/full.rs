@@ -222,7 +222,8 @@ impl Filled {
                     return Err(format!("{name} lost entries before it was full").into());
                 }
                 if round > 0 {
-                    for (samples, sample) in samples[turn].iter_mut().zip([into_full, again, into]) {
+                    for (samples, sample) in samples[turn].iter_mut().zip([into_full, again, into])
+                    {
                         samples.push(sample);
                     }
                 }
