@@ -219,11 +219,11 @@ impl Eviction<'_> {
     ) -> Option<bool> {
         let moved = with_scratch(|words| {
             let header = self.load_record(candidate.offset, words)?;
-            if self.valid_content(candidate.offset, &header, words, candidate.hash).is_none() {
-                return Some(false);
-            }
+            let content = self.valid_content(candidate.offset, &header, words, candidate.hash);
+            let Some(content) = content else { return Some(false) };
             let reservation = self.reserve(to, header.log_bytes, Need::Move)?;
-            self.relocate(&candidate.found, &header, words, candidate.hash, reservation, bits);
+            let record = (&mut words[..], content);
+            self.relocate(&candidate.found, &header, record, candidate.hash, reservation, bits);
             self.count_out(candidate.kind, &header);
             self.count_in(to, &header);
             Some(true)

@@ -423,9 +423,17 @@ impl RecordHeader {
         RecordHeader { sequence, ..*self }
     }
 
-    /// Gives a copied record the checksum of a new place or content.
-    pub fn seal(&self, words: &mut [u64], hasher: &Hasher, key: KeyHash, at: RecordPlace) {
-        let checksum = self.checksum(self.content(words), hasher, key, at);
+    /// Gives a copied record the checksum of a new place or content, of which it takes the sum.
+    pub fn seal(
+        &self,
+        words: &mut [u64],
+        content: u64,
+        hasher: &Hasher,
+        key: KeyHash,
+        at: RecordPlace,
+    ) {
+        debug_assert_eq!(content, self.content(words));
+        let checksum = self.checksum(content, hasher, key, at);
         words[0] = self.sequence.with_checksum(checksum).0;
     }
 }

@@ -27,19 +27,19 @@ impl Index<'_> {
         self.retire(offset);
     }
 
-    /// Appends the words of an entry's record as a new record, and makes its slot lead there. The
-    /// caller counts.
+    /// Appends the words of an entry's record, with the sum of their content, as a new record, and
+    /// makes its slot lead there. The caller counts.
     pub fn relocate(
         &self,
         found: &Found,
         header: &RecordHeader,
-        words: &mut [u64],
+        (words, content): (&mut [u64], u64),
         hash: KeyHash,
         reservation: Reservation,
         bits: PolicyBits,
     ) {
         let place = self.cx.record_place(reservation.position);
-        header.seal(words, &self.cx.hasher, hash, place);
+        header.seal(words, content, &self.cx.hasher, hash, place);
         self.append(&reservation, words);
         self.store_slot(found.at, Slot::new(place.offset, hash.tag(), bits));
         self.retire(found.slot.offset());

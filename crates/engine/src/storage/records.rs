@@ -133,7 +133,7 @@ impl Shard<'_> {
     /// Copies the first `len_bytes` of a record into `words`. False if its trailers are damaged.
     pub fn load_part(&self, offset: u64, len_bytes: u64, words: &mut Vec<u64>) -> bool {
         let Some(at) = self.cx.position_of(offset) else { return false };
-        words.clear();
+        // Without clearing: what is there will be overwritten.
         words.resize(len_bytes.div_ceil(8) as usize, 0);
         if at.byte + len_bytes <= self.cx.shape.log_bytes {
             self.region().copy_out(self.cx.offset_of(at), words);

@@ -302,7 +302,8 @@ impl Writer<'_> {
             words[number_at as usize / 8] = sum as u64;
             let after = Sequence::new(self.next_version(), header.sequence.flags());
             let place = self.cx.record_place(live.position);
-            header.with_sequence(after).seal(words, &self.cx.hasher, hash, place);
+            let content = header.content(words);
+            header.with_sequence(after).seal(words, content, &self.cx.hasher, hash, place);
             self.set_word(shard::INTENT_SUM, sum as u64);
             self.begin_rewrite(live.found.at | shard::INTENT_NUMBER, offset, words[0]);
             hooks::reach(Point::RewriteHalf);
@@ -331,11 +332,11 @@ impl Writer<'_> {
         with_scratch(|words| {
             let offset = live.offset();
             let old = self.load_record(offset, words)?;
-            if self.valid_content(offset, &old, words, hash).is_none() {
+            let Some(content) = self.valid_content(offset, &old, words, hash) else {
                 // The caller looks again, and finds nothing.
                 self.drop_damaged(hash, &live.found, &live.header);
                 return None;
-            }
+            };
             // Does not allocate: see `reserve_scratch`.
             words.insert(1, expiry::word(expiry_us, hash));
             words[0] |= flag::EXPIRY;
@@ -347,7 +348,7 @@ impl Writer<'_> {
             }
             let reservation = self.reserve(kind, header.log_bytes, Need::NewRecord)?;
             let bits = self.kept_entry_bits(Slot(self.region().get(live.found.at)));
-            self.relocate(&live.found, &header, words, hash, reservation, bits);
+            self.relocate(&live.found, &header, (words, content), hash, reservation, bits);
             // Its bodies do not move.
             self.count_out(kind, &live.header);
             self.count_in(kind, &header);
