@@ -32,7 +32,7 @@ class Asynchronous:
     """Adds the operations for event loops: ``await cache.aget(key)`` is ``cache.get(key)``.
 
     They work in tasks of asyncio and trio, and so with anyio. What cannot block runs at once. A
-    lock that is held, or a value longer than 128 KiB, never holds the event loop: see
+    lock that is held, or a value longer than 128 KiB, never blocks the event loop: see
     ``docs/guide/async.md``.
 
     A task that is cancelled while it waits for a lock has changed nothing. One that is cancelled
@@ -42,7 +42,7 @@ class Asynchronous:
     __slots__ = ()
 
     async def aget(self: Any, key: Key, default: Any = None) -> Any:
-        """Do what `get` does, without holding the event loop.
+        """Do what `get` does, without blocking the event loop.
 
         Args:
             key, default: As for `get`.
@@ -64,7 +64,7 @@ class Asynchronous:
             return await call(self, self.get, key, default)
 
     async def aget_entry(self: Any, key: Key, *, stale: bool = False) -> Optional[Entry]:
-        """Do what `get_entry` does, without holding the event loop.
+        """Do what `get_entry` does, without blocking the event loop.
 
         Args:
             key, stale: As for `get_entry`.
@@ -83,7 +83,7 @@ class Asynchronous:
         return await call(self, self.get_entry, key, **_shown(stale))
 
     async def ahas_key(self: Any, key: Key) -> bool:
-        """Do what ``in`` does, without holding the event loop.
+        """Do what ``in`` does, without blocking the event loop.
 
         Args:
             key: As for `get`.
@@ -111,7 +111,7 @@ class Asynchronous:
         keep_ttl: bool = False,
         pinned: bool = False,
     ) -> None:
-        """Do what `set` does, without holding the event loop.
+        """Do what `set` does, without blocking the event loop.
 
         Args:
             key, value, ttl, tags, stale, keep_ttl, pinned: As for `set`.
@@ -134,7 +134,7 @@ class Asynchronous:
         stale: _Ttl = None,
         pinned: bool = False,
     ) -> bool:
-        """Do what `add` does, without holding the event loop.
+        """Do what `add` does, without blocking the event loop.
 
         Args:
             key, value, ttl, tags, stale, pinned: As for `add`.
@@ -162,7 +162,7 @@ class Asynchronous:
         keep_ttl: bool = False,
         pinned: bool = False,
     ) -> bool:
-        """Do what `replace` does, without holding the event loop.
+        """Do what `replace` does, without blocking the event loop.
 
         Args:
             key, value, ttl, tags, stale, keep_ttl, pinned: As for `replace`.
@@ -193,7 +193,7 @@ class Asynchronous:
         keep_ttl: bool = False,
         pinned: bool = False,
     ) -> bool:
-        """Do what `cas` does, without holding the event loop.
+        """Do what `cas` does, without blocking the event loop.
 
         Args:
             key, value, version, ttl, tags, stale, keep_ttl, pinned: As for `cas`.
@@ -215,7 +215,7 @@ class Asynchronous:
         )
 
     async def asetdefault(self: Any, key: Key, default: Any = None, ttl: _Ttl = None) -> Any:
-        """Do what `setdefault` does, without holding the event loop.
+        """Do what `setdefault` does, without blocking the event loop.
 
         Args:
             key, default, ttl: As for `setdefault`.
@@ -233,7 +233,7 @@ class Asynchronous:
         return await call(self, self.setdefault, key, default, ttl)
 
     async def adelete(self: Any, key: Key, version: Optional[int] = None) -> bool:
-        """Do what `delete` does, without holding the event loop.
+        """Do what `delete` does, without blocking the event loop.
 
         Args:
             key, version: As for `delete`.
@@ -251,7 +251,7 @@ class Asynchronous:
         return await call(self, self.delete, key, **_expected(version))
 
     async def apop(self: Any, key: Key, default: Any = _MISSING) -> Any:
-        """Do what `pop` does, without holding the event loop.
+        """Do what `pop` does, without blocking the event loop.
 
         Args:
             key, default: As for `pop`.
@@ -271,7 +271,7 @@ class Asynchronous:
         return await call(self, self.pop, key, *given)
 
     async def apopitem(self: Any, last: bool = True) -> tuple[Any, Any]:
-        """Do what `popitem` does, without holding the event loop.
+        """Do what `popitem` does, without blocking the event loop.
 
         Args:
             last: As for `popitem`.
@@ -290,7 +290,7 @@ class Asynchronous:
         return await call(self, self.popitem, last)
 
     async def apeekitem(self: Any, last: bool = True) -> tuple[Any, Any]:
-        """Do what `peekitem` does, without holding the event loop.
+        """Do what `peekitem` does, without blocking the event loop.
 
         Args:
             last: As for `peekitem`.
@@ -311,7 +311,7 @@ class Asynchronous:
         return await call(self, self.peekitem, last)
 
     async def atouch(self: Any, key: Key, ttl: _Ttl = None) -> bool:
-        """Do what `touch` does, without holding the event loop.
+        """Do what `touch` does, without blocking the event loop.
 
         Args:
             key, ttl: As for `touch`.
@@ -329,7 +329,7 @@ class Asynchronous:
         return await call(self, self.touch, key, ttl)
 
     async def aget_and_touch(self: Any, key: Key, ttl: _Ttl = None, default: Any = None) -> Any:
-        """Do what `get_and_touch` does, without holding the event loop.
+        """Do what `get_and_touch` does, without blocking the event loop.
 
         Args:
             key, ttl, default: As for `get_and_touch`.
@@ -348,7 +348,7 @@ class Asynchronous:
         return await call(self, self.get_and_touch, key, ttl, default)
 
     async def attl(self: Any, key: Key) -> Optional[float]:
-        """Do what `ttl` does, without holding the event loop.
+        """Do what `ttl` does, without blocking the event loop.
 
         Args:
             key: As for `ttl`.
@@ -373,7 +373,7 @@ class Asynchronous:
         default: Optional[SupportsIndex] = 0,
         ttl: _Ttl = None,
     ) -> int:
-        """Do what `incr` does, without holding the event loop.
+        """Do what `incr` does, without blocking the event loop.
 
         Args:
             key, delta, default, ttl: As for `incr`.
@@ -397,7 +397,7 @@ class Asynchronous:
         default: Optional[SupportsIndex] = 0,
         ttl: _Ttl = None,
     ) -> int:
-        """Do what `decr` does, without holding the event loop.
+        """Do what `decr` does, without blocking the event loop.
 
         Args:
             key, delta, default, ttl: As for `decr`.
@@ -416,7 +416,7 @@ class Asynchronous:
         return await call(self, self.decr, key, delta, default, ttl)
 
     async def aget_many(self: Any, keys: Iterable[_K]) -> dict[_K, Any]:
-        """Do what `get_many` does, without holding the event loop.
+        """Do what `get_many` does, without blocking the event loop.
 
         Args:
             keys: As for `get_many`.
@@ -446,7 +446,7 @@ class Asynchronous:
         stale: _Ttl = None,
         pinned: bool = False,
     ) -> None:
-        """Do what `set_many` does, without holding the event loop.
+        """Do what `set_many` does, without blocking the event loop.
 
         Args:
             mapping, ttl, tags, stale, pinned: As for `set_many`.
@@ -469,7 +469,7 @@ class Asynchronous:
         await in_thread(self.set_many, mapping, ttl, **terms)
 
     async def aupdate(self: Any, other: Any = (), /, **values: Any) -> None:
-        """Do what `update` does, without holding the event loop.
+        """Do what `update` does, without blocking the event loop.
 
         Args:
             other: As for `update`.
@@ -484,7 +484,7 @@ class Asynchronous:
         await in_thread(self.update, other, **values)
 
     async def adelete_many(self: Any, keys: Iterable[Key]) -> int:
-        """Do what `delete_many` does, without holding the event loop.
+        """Do what `delete_many` does, without blocking the event loop.
 
         Args:
             keys: As for `delete_many`.
@@ -511,7 +511,7 @@ class Asynchronous:
         return count + await in_thread(self.delete_many, listed)
 
     async def aevict(self: Any, *, tag: str, soft: bool = False) -> None:
-        """Do what `evict` does, without holding the event loop.
+        """Do what `evict` does, without blocking the event loop.
 
         Args:
             tag, soft: As for `evict`.
@@ -527,7 +527,7 @@ class Asynchronous:
         await call(self, self.evict, tag=tag, soft=soft)
 
     async def adelete_prefix(self: Any, prefix: Prefix) -> int:
-        """Do what `delete_prefix` does, without holding the event loop.
+        """Do what `delete_prefix` does, without blocking the event loop.
 
         Args:
             prefix: As for `delete_prefix`.
@@ -546,7 +546,7 @@ class Asynchronous:
         return await in_thread(self.delete_prefix, prefix)
 
     async def aclear(self: Any) -> int:
-        """Do what `clear` does, without holding the event loop.
+        """Do what `clear` does, without blocking the event loop.
 
         Returns:
             How many entries were deleted.
@@ -562,7 +562,7 @@ class Asynchronous:
         return await in_thread(self.clear)
 
     async def aexpire(self: Any) -> int:
-        """Do what `expire` does, without holding the event loop.
+        """Do what `expire` does, without blocking the event loop.
 
         Returns:
             How many entries were deleted.
@@ -578,7 +578,7 @@ class Asynchronous:
         return await in_thread(self.expire)
 
     async def acheck(self: Any) -> CheckReport:
-        """Do what `check` does, without holding the event loop.
+        """Do what `check` does, without blocking the event loop.
 
         Returns:
             A report of the damage found and repaired.
@@ -599,7 +599,7 @@ class Asynchronous:
         max_entries: Union[int, Literal["keep"], None] = "keep",
         favour: Optional[Favour] = None,
     ) -> None:
-        """Do what `resize` does, without holding the event loop.
+        """Do what `resize` does, without blocking the event loop.
 
         Args:
             size, max_entries, favour: As for `resize`.
@@ -616,7 +616,7 @@ class Asynchronous:
         await in_thread(self.resize, size, max_entries=max_entries, favour=favour)
 
     async def adump(self: Any, path: Union[str, os.PathLike[str]]) -> int:
-        """Do what `dump` does, without holding the event loop.
+        """Do what `dump` does, without blocking the event loop.
 
         Args:
             path: As for `dump`.
@@ -637,7 +637,7 @@ class Asynchronous:
     async def aload(
         self: Any, path: Union[str, os.PathLike[str]], *, replace: bool = True
     ) -> Loaded:
-        """Do what `load` does, without holding the event loop.
+        """Do what `load` does, without blocking the event loop.
 
         Args:
             path, replace: As for `load`.
@@ -658,7 +658,7 @@ class Asynchronous:
         return await in_thread(self.load, path, replace=replace)
 
     async def acopy_to(self: Any, path: Union[str, os.PathLike[str]]) -> None:
-        """Do what `copy_to` does, without holding the event loop.
+        """Do what `copy_to` does, without blocking the event loop.
 
         Args:
             path: As for `copy_to`.
@@ -673,7 +673,7 @@ class Asynchronous:
         await in_thread(self.copy_to, path)
 
     async def aclose(self: Any) -> None:
-        """Do what `close` does, without holding the event loop.
+        """Do what `close` does, without blocking the event loop.
 
         Example:
             >>> await cache.aclose()

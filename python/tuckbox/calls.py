@@ -1,4 +1,4 @@
-"""Calls of cache operations from event loops, so that no lock and no long work holds the loop.
+"""Calls of cache operations from event loops, so that no lock and no long work blocks the loop.
 
 An operation is first tried on the loop, where it may spin for a lock for `SPIN_S`. If a live
 process holds the lock, the task sleeps and tries again, without a thread: any number of tasks can
@@ -42,7 +42,7 @@ async def call(
     *args: Any,
     **kwargs: Any,
 ) -> _R:
-    """Call an operation without holding the event loop.
+    """Call an operation without blocking the event loop.
 
     Args:
         store: The store, whose ``lock_timeout`` limits the wait.

@@ -107,7 +107,7 @@ class AsyncLoading:
         cached_only: bool = False,
         default: Any = None,
     ) -> Any:
-        """Do what `get_or_set` does, without holding the event loop.
+        """Do what `get_or_set` does, without blocking the event loop.
 
         ``make`` runs in a task of its own, or in a thread if it is a plain function. If this call
         is cancelled, ``make`` continues and its result is stored.
@@ -160,7 +160,7 @@ class AsyncLoading:
         force: bool = False,
         cached_only: bool = False,
     ) -> dict[_K, Any]:
-        """Do what `get_or_set_many` does, without holding the event loop.
+        """Do what `get_or_set_many` does, without blocking the event loop.
 
         A thread takes the leases and waits for other callers. If this call is cancelled,
         ``make_many`` continues and its results are stored; on trio, it is cancelled too.

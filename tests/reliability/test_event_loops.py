@@ -102,7 +102,7 @@ def test_loops_turn_while_locks_are_held(
 
 
 def test_a_loop_that_waits_is_caught(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A build that calls the operations as they are, and so holds the loop."""
+    """A build that calls the operations as they are, and so blocks the loop."""
 
     async def call(_store: object, function: Any, *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)

@@ -162,7 +162,7 @@ class Leased:
         return len(self._space.values(self._keys)()) == len(self._keys)
 
     async def aacquire(self, timeout: Timeout = "default") -> bool:
-        """Do what `acquire` does, without holding the event loop.
+        """Do what `acquire` does, without blocking the event loop.
 
         If the task is cancelled meanwhile, nobody may hold it until its lease has ended.
 
@@ -185,7 +185,7 @@ class Leased:
         return await self._on_loop(self._acquire(timeout))
 
     async def arelease(self) -> None:
-        """Do what `release` does, without holding the event loop.
+        """Do what `release` does, without blocking the event loop.
 
         Raises:
             As `release`.
@@ -200,7 +200,7 @@ class Leased:
         await self._on_loop(self._release())
 
     async def arefresh(self, ttl: Ttl = None) -> None:
-        """Do what `refresh` does, without holding the event loop.
+        """Do what `refresh` does, without blocking the event loop.
 
         Args:
             ttl: As for `refresh`.

@@ -240,7 +240,7 @@ class Queue:
                 yield value
 
     async def apush(self, value: object, side: Side = "back") -> None:
-        """Do what `push` does, without holding the event loop.
+        """Do what `push` does, without blocking the event loop.
 
         Example:
             >>> await cache.queue("jobs").apush("a")
@@ -250,7 +250,7 @@ class Queue:
     async def apull(
         self, side: Side = "front", default: object = None, *, timeout: Optional[float] = 0
     ) -> Any:  # noqa: ANN401 - What was pushed.
-        """Do what `pull` does, without holding the event loop.
+        """Do what `pull` does, without blocking the event loop.
 
         If the task is cancelled meanwhile, an item may be lost.
 
@@ -263,7 +263,7 @@ class Queue:
         return await run_on_loop(self._space.store, self._pull(_checked(side), default, timeout))
 
     async def apeek(self, side: Side = "front", default: object = None) -> Any:  # noqa: ANN401 - What was pushed.
-        """Do what `peek` does, without holding the event loop.
+        """Do what `peek` does, without blocking the event loop.
 
         Example:
             >>> await cache.queue("jobs").apeek(default="nothing to do")

@@ -106,7 +106,7 @@ class RateLimit:
         return run(self._acquire(timeout))
 
     async def atry_acquire(self) -> Permit:
-        """Do what `try_acquire` does, without holding the event loop.
+        """Do what `try_acquire` does, without blocking the event loop.
 
         Example:
             >>> await cache.rate_limit("mail", 10, "1m").atry_acquire()
@@ -115,7 +115,7 @@ class RateLimit:
         return await run_on_loop(self._space.store, self._try())
 
     async def aacquire(self, timeout: Optional[float] = None) -> bool:
-        """Do what `acquire` does, without holding the event loop.
+        """Do what `acquire` does, without blocking the event loop.
 
         Example:
             >>> await cache.rate_limit("mail", 10, "1m").aacquire()

@@ -61,7 +61,7 @@ def run(steps: Steps[_T]) -> _T:
 
 
 async def run_on_loop(store: object, steps: Steps[_T]) -> _T:
-    """Run an operation in this task, without holding the event loop.
+    """Run an operation in this task, without blocking the event loop.
 
     Args:
         store: The store, whose ``lock_timeout`` limits the wait of each of its operations.

@@ -190,7 +190,7 @@ class Transaction:
         return run(self._incr(key, delta, default, ttl))
 
     async def aget(self, key: Key, default: object = None) -> Any:  # noqa: ANN401 - As `get`.
-        """Do what `get` does, without holding the event loop.
+        """Do what `get` does, without blocking the event loop.
 
         Example:
             >>> async def work():
@@ -202,7 +202,7 @@ class Transaction:
         return await run_on_loop(self._store, self._get(key, default))
 
     async def ahas_key(self, key: Key) -> bool:
-        """Do what ``in`` does, without holding the event loop.
+        """Do what ``in`` does, without blocking the event loop.
 
         Example:
             >>> async def work():
@@ -222,7 +222,7 @@ class Transaction:
         tags: Iterable[str] = (),
         pinned: bool = False,
     ) -> None:
-        """Do what `set` does, without holding the event loop.
+        """Do what `set` does, without blocking the event loop.
 
         Example:
             >>> async def work():
@@ -235,7 +235,7 @@ class Transaction:
         await run_on_loop(self._store, self._set(key, value, ttl, tags, pinned=pinned))
 
     async def adelete(self, key: Key) -> bool:
-        """Do what `delete` does, without holding the event loop.
+        """Do what `delete` does, without blocking the event loop.
 
         Example:
             >>> async def work():
@@ -253,7 +253,7 @@ class Transaction:
         default: Optional[SupportsIndex] = 0,
         ttl: Ttl = None,
     ) -> int:
-        """Do what `incr` does, without holding the event loop.
+        """Do what `incr` does, without blocking the event loop.
 
         Example:
             >>> async def work():

@@ -342,7 +342,7 @@ class TuckboxCache(BaseCache):  # type: ignore[misc] # Django is not typed.
         """Keep the file open. Django calls this after every request."""
         self._close_for_tests()
 
-    # `tuckbox.calls` waits for locks without holding the event loop. An operation continues in a
+    # `tuckbox.calls` waits for locks without blocking the event loop. An operation continues in a
     # thread if it has long work to do or would run code of pickled objects, and always if a
     # subclass overrides a synchronous method.
 
