@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering;
 
 use super::read::Reader;
-use crate::format::{bucket_of, choices_of, shard, IndexState, KeyHash};
+use crate::format::{choices_of, shard, IndexState, KeyHash};
 use crate::storage::RECORD_BYTES;
 
 /// Keys to prefetch at once: about as many lines as a processor fetches in parallel.
@@ -30,12 +30,18 @@ impl Reader<'_> {
     #[inline(always)]
     pub(crate) fn ask_for_place(self, hash: KeyHash) {
         if self.arena.region().usable_bytes() >= FAR_FROM_BYTES {
-            self.ask_for_buckets(hash);
-            let (shard_at, state) = self.shard_of(hash);
-            let first = bucket_of(hash.first(), state.buckets());
-            if let Some(at) = self.ghosts_at(shard_at, first) {
-                self.arena.region().prefetch(at, 1);
-            }
+            self.ask_for_far_place(hash);
+        }
+    }
+
+    // Not inline: writes into small caches would pay for its registers.
+    #[inline(never)]
+    fn ask_for_far_place(self, hash: KeyHash) {
+        let (shard_at, state) = self.shard_of(hash);
+        let (first, second) = choices_of(hash, state.buckets());
+        let at = [first, second].map(|bucket| self.bucket_at(shard_at, bucket));
+        for at in at.into_iter().chain([self.ghosts_at(shard_at, first)]).flatten() {
+            self.arena.region().prefetch(at, 1);
         }
     }
 
