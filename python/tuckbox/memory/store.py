@@ -453,7 +453,7 @@ class Store:
         elif not record.is_main:
             self._small_bytes += more_bytes
 
-    # --- Entries that stay ---------------------------------------------------------------------
+    # --- Entries that are never evicted ----------------------------------------------------------
 
     def _check_room(self, key: bytes, cost_bytes: int) -> None:
         """Refuse an entry for which those that are never evicted leave no room."""
