@@ -195,37 +195,52 @@ impl Filled {
             }
             caches.push((*name, cache, held));
         }
+        // What was read is evicted, so that no cache has hits to look after.
+        let settled = 2 * self.batches();
+        for number in self.batches()..settled {
+            let batch = self.batch(number);
+            caches.iter_mut().for_each(|(_, cache, _)| _ = cache.store(&batch));
+        }
         let mut samples = vec![[const { Vec::new() }; 3]; caches.len()];
         let into_empty = (entries * EMPTY_TENTHS / 10).clamp(1, self.batch_len());
+        let first = Batch::new(0..into_empty, self.value_bytes);
         // The first round is a warm-up.
         for round in 0..=rounds {
-            let batch = self.sample(self.batches() + round, entries);
-            let first = Batch::new(0..into_empty, self.value_bytes);
+            let batch = self.sample(settled + round, entries);
             for step in 0..caches.len() {
                 let turn = (round + step) % caches.len();
-                let (name, cache, held) = &mut caches[turn];
+                let (name, cache, _) = &mut caches[turn];
                 let into_full = cache.store(&batch);
-                // Some caches refuse most new keys, others soon evict the old ones.
-                let mut present = |batch: &Batch| {
-                    cache.present(batch).map_err(|error| format!("{name}: {error}"))
-                };
-                let (new, old) = (present(&batch)?, present(held)?);
-                *held = if new.keys.len() > old.keys.len() { new } else { old };
-                if held.keys.is_empty() {
-                    return Err(format!("{name} has nothing left to overwrite").into());
-                }
-                let again = cache.store(held);
-                cache.present(held).map_err(|error| format!("{name}: {error}"))?;
                 let mut empty = opens[turn].1()?;
                 let into = empty.store(&first);
                 if empty.present(&first)?.keys.len() != first.keys.len() && *name != "stripped" {
                     return Err(format!("{name} lost entries before it was full").into());
                 }
                 if round > 0 {
-                    for (samples, sample) in samples[turn].iter_mut().zip([into_full, again, into])
-                    {
-                        samples.push(sample);
-                    }
+                    samples[turn][0].push(into_full);
+                    samples[turn][2].push(into);
+                }
+            }
+        }
+        let last = self.sample(settled + rounds, entries);
+        for (name, cache, held) in &mut caches {
+            // Some caches refuse most new keys, others soon evict the old ones.
+            let mut present =
+                |batch: &Batch| cache.present(batch).map_err(|error| format!("{name}: {error}"));
+            let (new, old) = (present(&last)?, present(held)?);
+            *held = if new.keys.len() > old.keys.len() { new } else { old };
+            if held.keys.is_empty() {
+                return Err(format!("{name} has nothing left to overwrite").into());
+            }
+        }
+        for round in 0..=rounds {
+            for step in 0..caches.len() {
+                let turn = (round + step) % caches.len();
+                let (name, cache, held) = &mut caches[turn];
+                let again = cache.store(held);
+                cache.present(held).map_err(|error| format!("{name}: {error}"))?;
+                if round > 0 {
+                    samples[turn][1].push(again);
                 }
             }
         }
