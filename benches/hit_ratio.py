@@ -285,7 +285,8 @@ def beside_metadata(
         if not asked:
             break
         found: dict[tuple[int, str], list[Run]] = {}
-        arguments = [f"bytes:{lengths[place, favour]}:{favour}" for place, favour in asked]
+        # What is longer than the limit has no place in the other policies' room either.
+        arguments = [f"bytes:{lengths[which]}:{which[1]}:{limits[which]}" for which in asked]
         for which, came_to in zip(asked, run(arguments), strict=True):
             found.setdefault(which, []).append(came_to)
         runs |= {which: _middle(same) for which, same in found.items()}
@@ -593,7 +594,8 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
                 "Entries of many sizes: objects hit",
                 "The limit is the length of the whole file, metadata included. The other policies "
                 'are charged for values only. In the "metadata extra" columns, the file is longer '
-                "by everything that is not a value.",
+                "by everything that is not a value, and refuses values that are longer than the "
+                "limit.",
                 *sized_rows(sized, in_bytes=False),
             )
         )

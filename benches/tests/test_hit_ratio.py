@@ -77,7 +77,7 @@ def test_files_are_made_longer_until_values_take_the_limit() -> None:
     [found] = hit_ratio.beside_metadata([_replayed(cell, first)], run)
     assert len(asked) > 1
     assert asked[0] == [
-        f"bytes:7111:{favour}" for favour in hit_ratio.FAVOURS for _ in range(times)
+        f"bytes:7111:{favour}:4000" for favour in hit_ratio.FAVOURS for _ in range(times)
     ]
     taken = {run.value_bytes for run in found.beside_metadata.values()}
     assert max(taken) <= 1.005 * 4_000

@@ -5,7 +5,8 @@
 //!
 //! - `entries:LIMIT:SHARDS`: empty values; the byte limit does not bind;
 //! - `bytes:LIMIT:FAVOUR`: values of the lengths in the trace, in a file of that many bytes,
-//!   everything included; `FAVOUR` is `balanced`, `hits` or `bytes`;
+//!   everything included; `FAVOUR` is `balanced`, `hits` or `bytes`. With `:LONGEST`, longer values
+//!   are refused;
 //! - `payload:ENTRIES:PERCENT`: keys of 36 and values of 160 bytes, in a file of this percentage of
 //!   the bytes of this many keys and values;
 //! - `fleet:ENTRIES:MACHINES:ROUTE:STALE:CLEARED`: the lookups are divided over so many caches of
@@ -97,7 +98,7 @@ const PARTS: usize = 64;
 /// The length of values.
 #[derive(Clone, Copy)]
 enum Values {
-    AsTheTraceSays,
+    AsTheTraceSays { longest: usize },
     Fixed(usize),
 }
 
@@ -139,7 +140,8 @@ fn parse_asked(argument: &str) -> Anything<Asked> {
                 key_bytes: SHORT_KEY_BYTES,
             }))
         }
-        ["bytes", limit, favour] => {
+        ["bytes", limit, favour, longest @ ..] if longest.len() <= 1 => {
+            let longest = longest.first().map_or(Ok(usize::MAX), |longest| longest.parse())?;
             let favour = match *favour {
                 "balanced" => Favour::Balanced,
                 "hits" => Favour::Hits,
@@ -150,7 +152,7 @@ fn parse_asked(argument: &str) -> Anything<Asked> {
             Ok(Asked::One(Cell {
                 name,
                 config,
-                values: Values::AsTheTraceSays,
+                values: Values::AsTheTraceSays { longest },
                 key_bytes: SHORT_KEY_BYTES,
             }))
         }
@@ -272,7 +274,11 @@ fn replay(cell: Cell, requests: &[Request], filler: &[u8]) -> Anything<()> {
             }
         }
         let len = match values {
-            Values::AsTheTraceSays => request.size as usize,
+            Values::AsTheTraceSays { longest } if request.size as usize > longest => {
+                refused += 1;
+                continue;
+            }
+            Values::AsTheTraceSays { .. } => request.size as usize,
             Values::Fixed(len) => len,
         };
         let ttl = match request.ttl_ms {
