@@ -595,7 +595,7 @@ def sections_of(results: list[Result], streams: tuple[list[str], Rows] | None) -
                 "The limit is the length of the whole file, metadata included. The other policies "
                 'are charged for values only. In the "metadata extra" columns, the file is longer '
                 "by everything that is not a value, and refuses values that are longer than the "
-                "limit.",
+                "limit, as the other policies do.",
                 *sized_rows(sized, in_bytes=False),
             )
         )

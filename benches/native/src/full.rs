@@ -195,7 +195,7 @@ impl Filled {
             }
             caches.push((*name, cache, held));
         }
-        // What was read is evicted, so that no cache has hits to look after.
+        // New keys alone again: what was read meanwhile would make the next sets slower.
         let settled = 2 * self.batches();
         for number in self.batches()..settled {
             let batch = self.batch(number);

@@ -21,7 +21,7 @@ impl Reader<'_> {
     /// Prefetches what reads of these keys will need, if that pays.
     pub(crate) fn ask_for(self, hashes: &[KeyHash]) {
         if self.arena.region().usable_bytes() >= FAR_FROM_BYTES {
-            hashes.iter().for_each(|hash| self.ask_for_buckets(*hash));
+            hashes.iter().for_each(|hash| _ = self.ask_for_buckets(*hash));
             hashes.iter().for_each(|hash| self.ask_for_record(*hash));
         }
     }
@@ -37,10 +37,8 @@ impl Reader<'_> {
     // Not inline: writes into small caches would pay for its registers.
     #[inline(never)]
     fn ask_for_far_place(self, hash: KeyHash) {
-        let (shard_at, state) = self.shard_of(hash);
-        let (first, second) = choices_of(hash, state.buckets());
-        let at = [first, second].map(|bucket| self.bucket_at(shard_at, bucket));
-        for at in at.into_iter().chain([self.ghosts_at(shard_at, first)]).flatten() {
+        let (shard_at, first) = self.ask_for_buckets(hash);
+        if let Some(at) = self.ghosts_at(shard_at, first) {
             self.arena.region().prefetch(at, 1);
         }
     }
@@ -53,7 +51,8 @@ impl Reader<'_> {
         (shard_at, IndexState(state))
     }
 
-    fn ask_for_buckets(self, hash: KeyHash) {
+    /// Prefetches the buckets of a hash; returns its shard's position, and the first bucket.
+    fn ask_for_buckets(self, hash: KeyHash) -> (u64, u32) {
         let (shard_at, state) = self.shard_of(hash);
         let (first, second) = choices_of(hash, state.buckets());
         for bucket in [first, second] {
@@ -61,6 +60,7 @@ impl Reader<'_> {
                 self.arena.region().prefetch(bucket_at, 1);
             }
         }
+        (shard_at, first)
     }
 
     fn ask_for_record(self, hash: KeyHash) {
