@@ -5,6 +5,7 @@ Owns how they are joined. How each is started, the lab's catalogue says.
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
@@ -229,10 +230,16 @@ class ClusterServers(_Joined):
         raise AssertionError(f"{primary.port} has no replica")
 
     def settle(self) -> None:
-        """Wait until all servers run, all slots are served, and each primary has a replica."""
+        """Wait until all servers run and know each other's ports, all slots are served, and each
+        primary has a replica."""
+        ports = {server.port for server in self.servers}
 
         def is_settled(server: Server) -> bool:
             admin = self.admin(server)
+            # An address is 127.0.0.1:7000@17000. A port that was announced is known for a while.
+            known = {int(re.split("[:@]", words[1])[1]) for words in self.nodes(server)}
+            if not ports <= known:
+                return False
             info = admin.info("replication")
             is_synced = (
                 info["connected_slaves"] > 0

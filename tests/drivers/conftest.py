@@ -53,10 +53,16 @@ def mongodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterServers]:
-    """Six servers that form a cluster. Tests may change which ones are primaries."""
+def started_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterServers]:
     with ClusterServers(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def cluster(started_cluster: ClusterServers) -> ClusterServers:
+    """Six servers that form a cluster. Tests may change which ones are primaries."""
+    started_cluster.settle()
+    return started_cluster
 
 
 @pytest.fixture(scope="session")
