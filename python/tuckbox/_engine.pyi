@@ -732,16 +732,15 @@ class Passage:
         has_queues: bool,
         most_bytes: int,
         key_length_max: int,
+        value_length_end: int,
+        size_limit: int,
     ) -> Self: ...
-    def put(self, key: str, value: Any, now_s: float, length_max: int, size_limit: float) -> int:
+    def put(self, key: str, value: Any) -> int:
         """Set a str, bytes, int or float under a str that has such a value or none.
 
         Args:
             key: The key.
             value: The value.
-            now_s: The time, in seconds since 1970.
-            length_max: One more than the characters or bytes of the longest value.
-            size_limit: The bytes of all entries from which on there are too many.
 
         Returns:
             0 if nothing was done; 1 if the value was set; 3 if there is too much now.

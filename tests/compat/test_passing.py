@@ -6,6 +6,7 @@ import fcntl
 import importlib
 import multiprocessing
 import os
+import pickle
 import signal
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -389,6 +390,86 @@ def test_two_handles_of_a_queue(cache, other):
             assert cache.pull(side="back")[1] == expected.pop()
         assert cache.peek()[1] == other.peek()[1] == expected[0]
     assert [cache[key] for key in cache.iterkeys()] == expected
+
+
+# --- Settings that a change must know ------------------------------------------------------------
+
+
+def files(directory):
+    return [name for _, _, names in os.walk(directory) for name in names if name.endswith(".val")]
+
+
+def test_a_new_length_of_files_is_for_the_next_change(tmp_path):
+    with ours.Cache(str(tmp_path)) as cache:
+        warm(cache)
+        cache.set("a", "x" * 100)
+        assert files(tmp_path) == []
+        cache.disk.min_file_size = 100
+        cache.set("a", "x" * 99)
+        assert files(tmp_path) == []
+        cache.set("a", "y" * 100)
+        assert len(files(tmp_path)) == 1
+        cache.reset("disk_min_file_size", float("inf"))
+        cache["a"] = "z" * 100
+        assert files(tmp_path) == []
+        assert cache["a"] == "z" * 100
+        cache.reset("disk_min_file_size", 99.5)
+        cache["a"] = "z" * 100
+        assert len(files(tmp_path)) == 1
+
+
+def test_a_new_limit_is_for_the_next_change(tmp_path):
+    with ours.Cache(str(tmp_path), cull_limit=60) as cache:
+        for number in range(100):
+            cache.set(f"{number:03d}", "x" * 100)
+        assert len(cache) == 100
+        cache.reset("size_limit", 8000.5)
+        cache.set("099", "y" * 100)
+        assert cache.volume() < 8000.5
+        assert cache["099"] == "y" * 100
+        cache.size_limit = float("inf")
+        for number in range(100):
+            cache.set(f"{number:03d}", "x" * 100)
+        assert len(cache) == 100
+
+
+def test_a_copy_of_a_disk_is_of_no_cache(tmp_path):
+    with ours.Cache(str(tmp_path)) as cache:
+        copied = pickle.loads(pickle.dumps(cache.disk))
+        assert copied.min_file_size == cache.disk.min_file_size
+        copied.min_file_size = 1
+        cache.set("a", "x" * 100)
+        assert files(tmp_path) == []
+
+
+# --- The places of replaced entries --------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_and_its_parent_use_no_place_twice(cache):
+    """The child knows where the entry was that its parent has replaced last."""
+    keys = [f"{number:03d}" for number in range(100)]
+    for _ in range(3):
+        for key in keys:
+            cache.set(key, key * 10)
+    ready, go = multiprocessing.Pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            for _ in range(50):
+                for key in keys[::2]:
+                    cache.set(key, key * 10)
+                    assert all(cache[one] == one * 10 for one in keys[:6])
+            ready.send("done")
+        finally:
+            os._exit(0)
+    for _ in range(50):
+        for key in keys[1::2]:
+            cache.set(key, key * 10)
+            assert all(cache[one] == one * 10 for one in keys[-6:])
+    os.waitpid(child, 0)
+    assert go.poll()
+    assert [cache[key] for key in keys] == [key * 10 for key in keys]
 
 
 # --- Volume --------------------------------------------------------------------------------------

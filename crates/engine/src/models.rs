@@ -23,7 +23,7 @@ use crate::format::layout::{shard, SIZE_BYTES_MIN};
 use crate::format::{bucket_of, LogKind, Slot};
 use crate::reading::steps::Seen;
 use crate::storage::Need;
-use crate::{Begin, Buffer, Cache, Config, Ttl, Value};
+use crate::{Begin, Buffer, Cache, Config, Pass, Ttl, Value};
 
 const KEY: &[u8] = b"a key";
 
@@ -134,6 +134,78 @@ fn a_new_record_is_published_whole() {
 #[test]
 fn a_record_is_rewritten_in_place_beside_a_reader() {
     read_beside("rewriting", b"old 1234", b"new 5678", |cache, value| set(cache, KEY, value));
+}
+
+/// Replaces an entry, not in place.
+fn replace(cache: &Cache, key: &[u8], value: &[u8]) {
+    let pass = Pass { gate: cache.gate(), version: Pass::ANY, delta: 0 };
+    assert!(cache.store_passing(key, Value::bytes(value), &pass).unwrap().is_some());
+}
+
+/// Twins of a cache that evicts nothing, in which the place of the key's next record is known: that
+/// of another replaced one. The key's hit count is saturated.
+fn staying_twins(other: &[u8], value: &[u8]) -> Vec<Arc<Cache>> {
+    let config = Config {
+        size_bytes: SIZE_BYTES_MIN,
+        lock_limit: Duration::from_secs(1000),
+        evicts: false,
+        ..Config::default()
+    };
+    let twins: Vec<_> = Cache::twins(&config, 2).unwrap().into_iter().map(Arc::new).collect();
+    for key in [KEY, other, other] {
+        replace(&twins[0], key, value);
+    }
+    (0..4).for_each(|_| assert!(get(&twins[0]).is_some()));
+    twins
+}
+
+#[test]
+fn a_key_is_found_while_another_one_is_written_over_its_old_record() {
+    const OTHER: &[u8] = b"other";
+    explore("another key in an old place", true, |begin| {
+        let twins = staying_twins(OTHER, b"old");
+        begin(&twins[0]);
+        let writer = {
+            let cache = Arc::clone(&twins[0]);
+            thread::spawn(move || {
+                replace(&cache, KEY, b"new");
+                replace(&cache, OTHER, b"new");
+            })
+        };
+        let seen = get(&twins[1]).expect("it is there all the time");
+        assert!(seen == b"old" || seen == b"new", "{seen:?} was never stored");
+        writer.join().unwrap();
+        assert_eq!(get(&twins[1]).as_deref(), Some(&b"new"[..]));
+        judge(&twins[1]);
+    });
+}
+
+#[test]
+fn a_key_is_written_over_its_old_record_beside_a_reader() {
+    explore("a key in an old place of its own", true, |begin| {
+        let twins = staying_twins(b"other", b"one");
+        begin(&twins[0]);
+        let writer = {
+            let cache = Arc::clone(&twins[0]);
+            thread::spawn(move || {
+                replace(&cache, KEY, b"two");
+                replace(&cache, KEY, b"six");
+            })
+        };
+        let rank = |seen: Option<Vec<u8>>| {
+            let seen = seen.expect("it is there all the time");
+            [b"one", b"two", b"six"]
+                .iter()
+                .position(|value| seen == **value)
+                .expect("it was stored")
+        };
+        if rank(get(&twins[1])) == 2 {
+            assert_eq!(rank(get(&twins[1])), 2, "it was read before it was published");
+        }
+        writer.join().unwrap();
+        assert_eq!(rank(get(&twins[1])), 2);
+        judge(&twins[1]);
+    });
 }
 
 #[test]

@@ -22,6 +22,8 @@ no-acquire-fence     a_record_is_rewritten_in_place_beside_a_reader
 early-split-clear    a_key_is_found_while_its_bucket_is_split
 no-state-check       a_key_is_found_while_its_bucket_is_split
 one-slot-load        a_segment_is_used_again_beside_a_reader
+late-first-word      a_key_is_found_while_another_one_is_written_over_its_old_record
+late-first-word      a_key_is_written_over_its_old_record_beside_a_reader
 no-generation        a_segment_is_used_again_beside_a_reader
 no-taker-fence       a_segment_is_used_again_beside_a_reader
 no-taker-fence       a_segment_is_taken_by_another_process_beside_a_reader
@@ -80,7 +82,7 @@ count=$(grep -c 'interleavings in' "$log" || true)
 tries=$(($(sed -n 's/.*model [a-z ]*: \([0-9]*\) interleavings.*/\1/p' "$log" | paste -sd+)))
 failures=$(sed -n "s/^thread '\(models::[a-z_]*\)'.*panicked.*/\"\1 failed\"/p" "$log" | paste -sd,)
 [ "$status" = 0 ] || [ -n "$failures" ] || failures='"the models did not run"'
-good=$([ "$status" = 0 ] && [ "$count" -ge 13 ] && echo true || echo false)
+good=$([ "$status" = 0 ] && [ "$count" -ge 15 ] && echo true || echo false)
 json "models" "$good" "${tries:-0}" "interleavings" "[$failures]" \
     ", \"models\": $count, \"preemptions\": $LOOM_MAX_PREEMPTIONS"
 [ "$good" = true ]

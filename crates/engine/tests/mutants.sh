@@ -5,10 +5,13 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/../../.."
 
-# mutant, test file (of the engine, or arena:file), test
+# mutant, test file (of the engine, or arena:file; lib for a test in the source), test
 mutants="
 one-slot-load       protocol  an_unpublished_record_is_not_read_by_a_reader_with_an_old_slot
 no-generation       protocol  an_unpublished_record_is_not_read_by_a_reader_with_an_old_generation
+late-first-word     protocol  a_key_is_found_whose_old_place_has_another_keys_record
+place-of-another    lib       two_that_know_the_same_place_do_not_both_use_it
+place-behind-tail   protocol  no_place_is_used_that_holds_something_else
 no-state-check      protocol  a_reader_and_any_other_party_in_any_order
 proof-without-slot  protocol  a_proof_holds_while_a_change_is_between_its_steps_only_for_what_is_there
 proof-without-epoch protocol  a_proof_that_holds_is_of_the_entry_that_is_there
@@ -60,8 +63,9 @@ while read -r mutant file test; do
     fi
     package=tuckbox-engine
     case $file in arena:*) package=tuckbox-arena ;; esac
-    command=(cargo test --quiet --profile checked -p $package
-        --features hooks,mutants --test "${file#arena:}")
+    where=(--test "${file#arena:}")
+    [ "$file" != lib ] || where=(--lib)
+    command=(cargo test --quiet --profile checked -p $package --features hooks,mutants "${where[@]}")
     if TUCKBOX_MUTANT=$mutant RUST_BACKTRACE=0 "${command[@]}" -- "$test" > "$log" 2>&1; then
         echo "mutant $mutant ESCAPED $test" >&2
         failures+="${failures:+, }\"$mutant escaped $test\""

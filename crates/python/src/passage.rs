@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::ffi::CStr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
@@ -44,11 +45,16 @@ pub struct Passage {
     most_bytes: i64,
     /// The longest key, in characters.
     key_length_max: usize,
+    /// One more than the characters or bytes of the longest value.
+    value_length_end: usize,
+    /// The bytes of all entries from which on there are too many.
+    size_limit: i64,
 }
 
 #[pymethods]
 impl Passage {
     #[new]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         core: Py<Core>,
         gate: u64,
@@ -57,9 +63,21 @@ impl Passage {
         has_queues: bool,
         most_bytes: i64,
         key_length_max: usize,
+        value_length_end: usize,
+        size_limit: i64,
     ) -> Passage {
         let soonest_s = soonest_s.unwrap_or(f64::INFINITY);
-        Passage { core, gate, soonest_s, file_bytes, has_queues, most_bytes, key_length_max }
+        Passage {
+            core,
+            gate,
+            soonest_s,
+            file_bytes,
+            has_queues,
+            most_bytes,
+            key_length_max,
+            value_length_end,
+            size_limit,
+        }
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -70,16 +88,10 @@ impl Passage {
 impl Passage {
     /// Sets a value, or does nothing.
     #[inline(always)]
-    fn put(
-        &self,
-        key: &Bound<'_, PyAny>,
-        value: &Bound<'_, PyAny>,
-        now_s: f64,
-        length_max: usize,
-        size_limit: i64,
-    ) -> Option<Outcome> {
+    fn put(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> Option<Outcome> {
         let opened = self.core.get().opened().ok()?;
         let text = keys::plain(key)?;
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
         if self.soonest_s < now_s || opened.space.is_some() || opened.cache.gate() != self.gate {
             return None;
         }
@@ -94,7 +106,7 @@ impl Passage {
                 None => Stamp { length: -ENTRY_BYTES - self.key_length(text)?, number },
             };
             let (tag, length) =
-                codec::encode_stamped(value, stamp.number, now_s, length_max, encoded)?;
+                codec::encode_stamped(value, stamp.number, now_s, self.value_length_end, encoded)?;
             Some(Made { tag, delta: length - stamp.length })
         };
         let weight = scratch::with_bytes(|encoded| {
@@ -104,7 +116,7 @@ impl Passage {
                 Used { result: stored.ok().flatten(), read_bytes: read_bytes.get() }
             })
         })?;
-        let is_over = weight >= self.most_bytes || weight + self.file_bytes >= size_limit;
+        let is_over = weight >= self.most_bytes || weight + self.file_bytes >= self.size_limit;
         Some(if is_over { Outcome::Over } else { Outcome::Passed })
     }
 
@@ -124,36 +136,29 @@ fn may_be_item(text: &str) -> bool {
 /// `Passage.put`.
 struct Put;
 
-impl Method<Passage, 5> for Put {
+impl Method<Passage, 2> for Put {
     const NAME: &'static CStr = c"put";
-    const DOC: &'static CStr = c"put($self, key, value, now_s, length_max, size_limit)\n--\n\n\
+    const DOC: &'static CStr = c"put($self, key, value)\n--\n\n\
         Set a str, bytes, int or float under a str that has such a value or none.\n\n\
         Args:\n    \
             key: The key.\n    \
-            value: The value.\n    \
-            now_s: The time, in seconds since 1970.\n    \
-            length_max: One more than the characters or bytes of the longest value.\n    \
-            size_limit: The bytes of all entries from which on there are too many.\n\n\
+            value: The value.\n\n\
         Returns:\n    \
             0 if nothing was done; 1 if the value was set; 3 if there is too much now.\n";
-    const PARAMETERS: [&'static str; 5] = ["key", "value", "now_s", "length_max", "size_limit"];
-    const REQUIRED: usize = 5;
+    const PARAMETERS: [&'static str; 2] = ["key", "value"];
+    const REQUIRED: usize = 2;
 
     #[inline(always)]
     fn call<'py>(
         py: Python<'py>,
         passage: &Bound<'py, Passage>,
-        arguments: [Argument<'_, 'py>; 5],
+        arguments: [Argument<'_, 'py>; 2],
     ) -> Quick<Bound<'py, PyAny>> {
         let outcome = (|| {
-            let [Some(key), Some(value), Some(now_s), Some(length_max), Some(size_limit)] =
-                arguments
-            else {
+            let [Some(key), Some(value)] = arguments else {
                 return None;
             };
-            let (now_s, length_max) = (now_s.extract().ok()?, length_max.extract().ok()?);
-            let size_limit = size_limit.extract().ok()?;
-            passage.get().put(&key, &value, now_s, length_max, size_limit)
+            passage.get().put(&key, &value)
         })();
         let outcome = outcome.unwrap_or(Outcome::Refused) as u8;
         Ok(outcome.into_pyobject(py).map_err(PyErr::from)?.into_any())
@@ -165,5 +170,5 @@ impl Method<Passage, 5> for Put {
 /// # Errors
 /// Exceptions of Python.
 pub fn install_methods(py: Python<'_>) -> PyResult<()> {
-    fastcall::install::<Passage, Put, 5>(py)
+    fastcall::install::<Passage, Put, 2>(py)
 }

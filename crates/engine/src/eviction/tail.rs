@@ -218,14 +218,15 @@ impl Eviction<'_> {
         bits: PolicyBits,
     ) -> Option<bool> {
         let moved = with_scratch(|words| {
-            let header = self.load_record(candidate.offset, words)?;
-            let content = self.valid_content(candidate.offset, &header, words, candidate.hash);
-            let Some(content) = content else { return Some(false) };
+            let Candidate { offset, ref header, hash, .. } = *candidate;
+            let Some(content) = self.load_valid(offset, header, words, hash) else {
+                return Some(false);
+            };
             let reservation = self.reserve(to, header.log_bytes, Need::Move)?;
             let record = (&mut words[..], content);
-            self.relocate(&candidate.found, &header, record, candidate.hash, reservation, bits);
-            self.count_out(candidate.kind, &header);
-            self.count_in(to, &header);
+            self.relocate(&candidate.found, header, record, hash, reservation, bits);
+            self.count_out(candidate.kind, header);
+            self.count_in(to, header);
             Some(true)
         });
         match moved {

@@ -3,7 +3,7 @@
 use super::buffer::Buffer;
 use crate::error::{lengthen, Result};
 use crate::eviction::Eviction;
-use crate::format::{shard, KeyHash, Position, RecordHeader, Slot};
+use crate::format::{flag, shard, KeyHash, Position, RecordHeader, Slot};
 use crate::index::Found;
 use crate::invalidation::{state_at, State};
 use crate::storage::{with_scratch, RECORD_BYTES};
@@ -71,8 +71,8 @@ impl Entries<'_> {
     pub fn last_version(&self, key: &[u8], hash: KeyHash) -> Option<u64> {
         let live = self.find_any(key, hash)?;
         with_scratch(|words| {
-            let (header, content) = self.load_valid(live.offset(), words, hash)?;
-            Some(header.version(content))
+            let content = self.load_valid(live.offset(), &live.header, words, hash)?;
+            Some(live.header.version(content))
         })
     }
 
@@ -90,8 +90,8 @@ impl Entries<'_> {
     pub fn find_valid(&self, key: &[u8], hash: KeyHash) -> Option<(Live, u64)> {
         let live = self.find_kept(key, hash)?;
         let version = with_scratch(|words| {
-            let (header, content) = self.load_valid(live.offset(), words, hash)?;
-            Some(header.version(content))
+            let content = self.load_valid(live.offset(), &live.header, words, hash)?;
+            Some(live.header.version(content))
         });
         if version.is_none() {
             self.drop_damaged(hash, &live.found, &live.header);
@@ -125,17 +125,17 @@ impl Entries<'_> {
     fn copy_record(
         &self,
         offset: u64,
-        found: &RecordHeader,
+        header: &RecordHeader,
         hash: KeyHash,
         buffer: &mut Buffer,
     ) -> Result<bool> {
-        lengthen(&mut buffer.record, (found.log_bytes / 8) as usize)?;
-        let Some((header, content)) = self.load_valid(offset, &mut buffer.record, hash) else {
+        lengthen(&mut buffer.record, (header.log_bytes / 8) as usize)?;
+        let Some(content) = self.load_valid(offset, header, &mut buffer.record, hash) else {
             return Ok(false);
         };
-        // Not the header that was found: it may have been overwritten since.
         let expiry_us = header.expiry_us(&buffer.record, hash).unwrap_or_default();
-        (buffer.header, buffer.content, buffer.expiry_us) = (header, content, expiry_us);
-        Ok(buffer.judge(self.cx) && buffer.load_large_value(self.cx)?)
+        (buffer.header, buffer.content, buffer.expiry_us) = (*header, content, expiry_us);
+        // Only a long record has attributes or bodies.
+        Ok(!header.has(flag::LONG) || buffer.judge(self.cx) && buffer.load_large_value(self.cx)?)
     }
 }

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tuckbox_arena::region::View;
-use tuckbox_arena::{Counter, OwnerId};
+use tuckbox_arena::{mutants, Counter, OwnerId};
 
 use super::buffer::Buffer;
 use super::locked::Entries;
@@ -377,11 +377,14 @@ impl<'a> Reader<'a> {
         let record = cx.record_at(offset).ok_or(CopyError::Damaged)?;
         let use_of_segment = cx.arena.generation_word(record.segment());
         let generation = use_of_segment.load(0, Ordering::Acquire);
+        let start = record.view();
+        let mut first = start.load(0, Ordering::Acquire);
         if !steps::is_confirmed(seen) {
             return Err(CopyError::Changed);
         }
-        let start = record.view();
-        let first = start.load(0, Ordering::Acquire);
+        if mutants::is_on("late-first-word") {
+            first = start.load(0, Ordering::Acquire);
+        }
         let place = RecordPlace { offset, generation };
         Ok(Located { record, use_of_segment, place, start, first })
     }

@@ -85,8 +85,8 @@ impl Shard<'_> {
             return;
         }
         with_scratch(|words| {
-            if let Some((header, _)) = self.load_valid(offset, words, hash) {
-                self.free_bodies(&header, words);
+            if self.load_valid(offset, header, words, hash).is_some() {
+                self.free_bodies(header, words);
             }
         });
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tuckbox_arena::Arena;
 
+use super::replaced::Replaced;
 use crate::error::{Error, Result};
 use crate::format::{expiry, log, Hasher, KeyHash, LogKind, Shape};
 use crate::value::{Config, Ttl, Value};
@@ -21,15 +22,18 @@ pub struct Context {
     pub(crate) lock_limit: Duration,
     /// Tells this open file from every other one of this process: a copy of a cache keeps its id.
     pub(crate) serial: u64,
+    pub(super) replaced: Replaced,
 }
 
 impl Context {
     /// The context of an open file.
     pub(crate) fn new(arena: Arena, config: &Config) -> Context {
         static OPENED: AtomicU64 = AtomicU64::new(0);
+        let shape = Shape::new(arena.geometry());
         Context {
             serial: OPENED.fetch_add(1, Ordering::Relaxed),
-            shape: Shape::new(arena.geometry()),
+            replaced: Replaced::new(shape.shard_count),
+            shape,
             hasher: Hasher::new(arena.identity().hash_key),
             name_hasher: Hasher::new(arena.identity().cache_id),
             lock_limit: config.lock_limit,

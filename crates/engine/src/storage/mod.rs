@@ -10,6 +10,7 @@ mod logs;
 mod pinned;
 mod positions;
 mod records;
+mod replaced;
 mod scratch;
 mod searches;
 mod segments;

@@ -203,19 +203,30 @@ impl Shard<'_> {
         })
     }
 
-    /// Copies a whole record into `words`, with the sum of its content. None if it is not valid.
+    /// Copies the whole record that has this header into `words`, and returns the sum of its content.
+    /// None if it is not valid, or has another header by now, because a broken program writes there.
     pub fn load_valid(
         &self,
         offset: u64,
+        header: &RecordHeader,
         words: &mut Vec<u64>,
         hash: KeyHash,
-    ) -> Option<(RecordHeader, u64)> {
-        let header = self.load_record(offset, words)?;
-        Some((header, self.valid_content(offset, &header, words, hash)?))
+    ) -> Option<u64> {
+        let record = self.cx.record_at(offset)?;
+        // Without clearing: what is there will be overwritten.
+        words.resize((header.log_bytes / 8) as usize, 0);
+        let content = if header.log_bytes + TRAILER_BYTES <= record.len_bytes() {
+            record.copy_out_summed(words, header.content_from())
+        } else {
+            let is_copied = self.cx.copy_across(self.cx.position_in(record), words);
+            is_copied.then(|| header.content(words))?
+        };
+        let is_same =
+            RecordHeader::from_copy(words, &self.cx.shape).is_some_and(|it| it == *header);
+        (is_same && self.is_valid(record, header, content, words, hash)).then_some(content)
     }
 
-    /// The sum of a record's content, from a copy of it. None if the record is not valid: busy, or
-    /// checksum or expiry do not match.
+    /// The sum of a record's content, from a copy of it. None if the record is not valid.
     pub fn valid_content(
         &self,
         offset: u64,
@@ -223,14 +234,27 @@ impl Shard<'_> {
         words: &[u64],
         hash: KeyHash,
     ) -> Option<u64> {
-        let generation = self.arena().generation(self.cx.position_of(offset)?.segment);
-        let (content, place) = (header.content(words), RecordPlace { offset, generation });
-        let is_valid = !header.sequence.is_busy()
+        let (record, content) = (self.cx.record_at(offset)?, header.content(words));
+        self.is_valid(record, header, content, words, hash).then_some(content)
+    }
+
+    /// Whether a record is valid, from a copy of it: not busy, and checksum and expiry match.
+    #[inline(always)]
+    fn is_valid(
+        &self,
+        record: SegmentSlice<'_>,
+        header: &RecordHeader,
+        content: u64,
+        words: &[u64],
+        hash: KeyHash,
+    ) -> bool {
+        let at = self.cx.position_in(record);
+        let place = self.cx.record_place(at);
+        !header.sequence.is_busy()
             && header.expiry_us(words, hash).is_some()
             && (tuckbox_arena::mutants::is_on("no-checksum")
                 || header.sequence.checksum()
-                    == header.checksum(content, &self.cx.hasher, hash, place));
-        is_valid.then_some(content)
+                    == header.checksum(content, &self.cx.hasher, hash, place))
     }
 
     /// When the entry at a place expires; none if its expiry is damaged.

@@ -9,7 +9,8 @@ use super::write::Writer;
 use super::Store;
 use crate::error::Result;
 use crate::format::{gate, shard, Draft};
-use crate::reading::{Buffer, Live};
+use crate::index::Lookup;
+use crate::reading::{Buffer, Live, Reader};
 use crate::repair::lock;
 use crate::storage::Need;
 use crate::value::{Attributes, Condition, Made, Make, Pass, Ttl, Value};
@@ -112,6 +113,7 @@ impl Store<'_> {
         let attributes = self.new_attributes(Ttl::Never, &Attributes::default())?;
         let extras = self.extras(None, attributes.as_ref().map(|(_, attributes)| attributes));
         let hash = self.hasher.key(key);
+        Reader(Lookup(self.0)).ask_for_place(hash);
         let mut tries = Tries::default();
         let mut passed = Passed::NoRoom;
         for _ in 0..self.shape.batches_max {

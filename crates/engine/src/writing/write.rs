@@ -14,12 +14,12 @@ use tuckbox_arena::region::fence;
 use crate::error::{Error, Result};
 use crate::eviction::Eviction;
 use crate::format::{
-    expiry, flag, shard, Body, Draft, KeyHash, LogKind, PolicyBits, RecordHeader, RecordPlace,
-    Sequence, Slot,
+    expiry, flag, shard, Body, Draft, KeyHash, LogKind, PolicyBits, Position, RecordHeader,
+    RecordPlace, Sequence, Slot,
 };
 use crate::index::Index;
 use crate::reading::{Entries, Live};
-use crate::storage::{with_scratch, Need, RECORD_BYTES};
+use crate::storage::{with_scratch, Need, Reservation, RECORD_BYTES};
 use crate::value::{Basis, Condition};
 
 /// The result of storing without a new record.
@@ -28,6 +28,23 @@ pub enum InPlace {
     Done(bool),
     /// Nothing was stored: a new record is needed. With the key's present entry, if any.
     NotEnough(Option<Live>),
+}
+
+/// Space for one record.
+enum Room {
+    /// The place of a replaced record.
+    Replaced(Position),
+    /// At the head of its log.
+    Reserved(Reservation),
+}
+
+impl Room {
+    fn position(&self) -> Position {
+        match self {
+            Room::Replaced(at) => *at,
+            Room::Reserved(reservation) => reservation.position,
+        }
+    }
 }
 
 layer! {
@@ -118,8 +135,8 @@ impl Writer<'_> {
     /// Gives a draft the position of the present entry; the next one if that entry is damaged.
     fn keep_position(&self, live: &Live, draft: &mut Draft<'_>) {
         let position = with_scratch(|words| {
-            let (header, _) = self.load_valid(live.offset(), words, draft.hash)?;
-            header.attributes(words).ok().flatten()?.position
+            self.load_valid(live.offset(), &live.header, words, draft.hash)?;
+            live.header.attributes(words).ok().flatten()?.position
         });
         let position = position.filter(|_| !mutants::is_on("position-renewed"));
         draft.set_position(position.unwrap_or_else(|| self.cx.next_position()));
@@ -156,6 +173,7 @@ impl Writer<'_> {
     ) -> Option<()> {
         debug_assert_eq!(bodies.len() as u64, draft.header().body_count);
         let kind = self.log_for(draft, live);
+        let old_kind = live.map(|live| self.log_of(live.position.segment));
         let header = *draft.header();
         if live.is_none() {
             self.ask_for_ghost(draft.hash);
@@ -163,17 +181,16 @@ impl Writer<'_> {
                 draft.set_position(self.cx.next_position());
             }
         }
-        let more_bytes = || match live {
-            Some(live) if self.log_of(live.position.segment) == LogKind::Pinned => {
-                header.log_bytes.saturating_sub(live.header.log_bytes)
-            }
-            _ => header.log_bytes,
+        let old_bytes = match live {
+            Some(live) if old_kind == Some(LogKind::Pinned) => live.header.log_bytes,
+            _ => 0,
         };
-        if kind == LogKind::Pinned && !self.may_stay(more_bytes()) {
+        if kind == LogKind::Pinned && !self.may_stay(header.log_bytes.saturating_sub(old_bytes)) {
             return None;
         }
-        let reservation = self.reserve(kind, header.log_bytes, need)?;
-        let to = self.cx.offset_of(reservation.position);
+        let room = self.room_for(kind, live, &header, need)?;
+        let position = room.position();
+        let to = self.cx.offset_of(position);
         self.region().prefetch(to, header.log_bytes.min(RECORD_BYTES));
         let slot_at = match live {
             Some(live) => Some(live.found.at),
@@ -182,15 +199,19 @@ impl Writer<'_> {
                 .or_else(|| self.evict_from_bucket(draft.hash)),
         };
         let Some(slot_at) = slot_at else {
-            self.cancel(reservation);
+            // A key that is there has its slot, so this is no place of a replaced record.
+            if let Room::Reserved(reservation) = room {
+                self.cancel(reservation);
+            }
             return None;
         };
         let bits = match live {
+            Some(live) if !self.cx.shape.evicts => live.found.slot.policy(),
             Some(live) => self.kept_entry_bits(Slot(self.region().get(live.found.at))),
             None if kind == LogKind::Pinned => PolicyBits::default(),
             None => self.new_entry_bits(draft.hash, &header),
         };
-        let place = self.cx.record_place(reservation.position);
+        let place = self.cx.record_place(position);
         if kind == LogKind::Pinned {
             self.note_expiry(draft.expiry_us());
         }
@@ -200,17 +221,39 @@ impl Writer<'_> {
             self.store_slot(slot_at, slot);
         }
         let words = draft.finish(version, place, &self.cx.hasher);
-        self.append(&reservation, words);
+        match &room {
+            Room::Replaced(at) => self.write_over(*at, words),
+            Room::Reserved(reservation) => self.append(reservation, words),
+        }
         self.adopt_bodies(bodies);
         self.store_slot(slot_at, slot);
-        if let Some(old) = live {
+        if let Some((old, old_kind)) = live.zip(old_kind) {
             hooks::reach(Point::EntryReplaced);
-            self.count_out(self.log_of(old.position.segment), &old.header);
+            self.count_out(old_kind, &old.header);
             self.free_bodies_at(old.offset(), &old.header, draft.hash);
             self.retire(old.offset());
+            if old_kind == LogKind::Pinned {
+                self.remember_place(old.position, &old.header);
+            }
         }
         self.count_in(kind, &header);
         Some(())
+    }
+
+    /// Space for a record of a log: the place of a replaced one, if it replaces a pinned one itself.
+    fn room_for(
+        &self,
+        kind: LogKind,
+        live: Option<&Live>,
+        header: &RecordHeader,
+        need: Need,
+    ) -> Option<Room> {
+        let replaces = kind == LogKind::Pinned && live.is_some();
+        let place = if replaces { self.remembered_place(header) } else { None };
+        match place {
+            Some(at) => Some(Room::Replaced(at)),
+            None => self.reserve(kind, header.log_bytes, need).map(Room::Reserved),
+        }
     }
 
     /// The log for a draft. Entries that are never evicted have one of their own.
@@ -289,10 +332,11 @@ impl Writer<'_> {
     pub fn add_to_number(&self, live: &Live, hash: KeyHash, delta: i64) -> Result<Option<i64>> {
         let offset = live.offset();
         with_scratch(|words| {
-            let Some((header, _)) = self.load_valid(offset, words, hash) else {
-                self.drop_damaged(hash, &live.found, &live.header);
+            let header = &live.header;
+            if self.load_valid(offset, header, words, hash).is_none() {
+                self.drop_damaged(hash, &live.found, header);
                 return Ok(None);
-            };
+            }
             if !header.has(flag::NUMBER) {
                 return Err(Error::NotAnInteger);
             }
@@ -331,8 +375,7 @@ impl Writer<'_> {
         let Some(expiry_us) = expiry_us else { return Some(()) };
         with_scratch(|words| {
             let offset = live.offset();
-            let old = self.load_record(offset, words)?;
-            let Some(content) = self.valid_content(offset, &old, words, hash) else {
+            let Some(content) = self.load_valid(offset, &live.header, words, hash) else {
                 // The caller looks again, and finds nothing.
                 self.drop_damaged(hash, &live.found, &live.header);
                 return None;

@@ -4,7 +4,8 @@
 //! They run on the in-process twin, whose handles act as separate processes, with the hooks of
 //! `tuckbox_arena::hooks`, by which a thread stops, stalls or dies at a named point. `script` plays
 //! chosen interleavings, `invalidation` those of evicted tags, `leases` those of makers, `one_tag`
-//! those of similar keys, `proof` those of kept proofs, `stall` random ones, and `death` kills a
+//! those of similar keys, `proof` those of kept proofs, `replaced` those of records in the places of
+//! replaced ones, `stall` random ones, and `death` kills a
 //! writer at every point that it reaches. `mutants.sh` shows that builds which break one rule of
 //! the protocol fail here.
 
@@ -15,6 +16,7 @@ mod invalidation;
 mod leases;
 mod one_tag;
 mod proof;
+mod replaced;
 mod script;
 mod stall;
 

@@ -95,12 +95,14 @@ class Cache(Queues):
     longer than ``timeout``; with ``retry=True`` they wait. Reads take no lock.
     """
 
+    # What each set and get loads: CPython finds slots faster than the many other attributes.
+    __slots__ = ("_disk", "_entries", "_reads_change", "_size_limit")
+
     _con = _NoSQL()
     _sql = _NoSQL()
     _sql_retry = _NoSQL()
 
     # Settings that the code here uses. `reset` sets all of them.
-    size_limit: float
     cull_limit: int
     tag_index: int
     count: int
@@ -161,7 +163,10 @@ class Cache(Queues):
         self._disk = disk(self._directory, **options)
         if signatures is not None:
             self._disk.use_signatures(signatures)
-        self._entries.plain = type(self._disk) is Disk
+        self._size_limit: float = DEFAULT_SETTINGS["size_limit"]
+        if type(self._disk) is Disk:
+            self._entries.plain_limits = self._plain_limits
+            self._disk.notice = self._entries.forget
         self._statistics = 0
         self._policy = policy_of(merged["eviction_policy"])
         for name, value in merged.items():
@@ -174,6 +179,19 @@ class Cache(Queues):
 
     def _remove_file(self, filename: str) -> None:
         self._disk.remove(filename)
+
+    def _plain_limits(self) -> tuple[float, float]:
+        return self._disk.min_file_size, self._size_limit
+
+    @property
+    def size_limit(self) -> float:
+        """From how many bytes on entries are removed."""
+        return self._size_limit
+
+    @size_limit.setter
+    def size_limit(self, limit: float) -> None:
+        self._size_limit = limit
+        self._entries.forget()
 
     @property
     def statistics(self) -> int:
@@ -273,8 +291,7 @@ class Cache(Queues):
         """
         if expire is None and tag is None:
             # The most common keys and values, without the steps of `_put`; or nothing.
-            put = self._entries.put_plain
-            result = put(key, value, time.time(), self._disk.min_file_size, self.size_limit)
+            result = self._entries.put_plain(key, value)
             if result == PASSED:
                 return True
             if result == OVER:
@@ -284,8 +301,7 @@ class Cache(Queues):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Store a value. Waits for the lock for as long as it takes."""
-        put = self._entries.put_plain
-        result = put(key, value, time.time(), self._disk.min_file_size, self.size_limit)
+        result = self._entries.put_plain(key, value)
         if result == OVER:
             self._cull_after(True)
         elif result != PASSED:

@@ -15,7 +15,7 @@ import pickletools
 import secrets
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Optional, Union
 
 from tuckbox.compat.diskcache.settings import UNKNOWN
@@ -58,8 +58,25 @@ class Disk:
     """
 
     # Also for subclasses that do not call `__init__`.
-    min_file_size: int = 0
+    _min_file_size: int = 0
     _signatures: Optional[Signatures] = None
+    notice: Optional[Callable[[], None]] = None
+    """Called after `min_file_size` was changed. Set by `Cache`."""
+
+    @property
+    def min_file_size(self) -> int:
+        """Length from which on a value becomes a file."""
+        return self._min_file_size
+
+    @min_file_size.setter
+    def min_file_size(self, size: int) -> None:
+        self._min_file_size = size
+        if self.notice is not None:
+            self.notice()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy has: it is not the one of the cache."""
+        return {name: value for name, value in vars(self).items() if name != "notice"}
 
     def use_signatures(self, signatures: Signatures) -> None:
         """Sign each pickle from here on, and unpickle no other one. Called by `Cache`."""

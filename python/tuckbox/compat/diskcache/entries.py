@@ -85,7 +85,9 @@ Known = tuple[int, Optional[float], int, int, int]
 """What holds while the gate has a word: that word, `Entries.soonest`, `file_bytes`, `queues`, and
 how many bytes the entries may take before the file must grow."""
 
-PutPlain = Callable[[str, Any, float, int, float], int]
+PutPlain = Callable[[str, Any], int]
+PlainLimits = Callable[[], tuple[float, float]]
+_NO_LIMIT: Final = 2**62
 
 # Keys of what is no entry. A tuple that begins with a str is never the key of an entry.
 _STATE: Final = ("state",)
@@ -159,8 +161,13 @@ class Entries:
         foreign: How often another handle was found to have stored something.
         known: What changes that take no lock must know; see `Known`.
         put_plain: `Passage.put` of the engine while it may be called; otherwise it refuses.
-        plain: Whether a str, bytes, int or float is stored as it is, so that it may be called.
+        plain_limits: If a str, bytes, int or float is stored as it is, so that `put_plain` may be
+            called: returns from which length on a value becomes a file, and from how many bytes on
+            there are too many. If they change, call `forget`. Otherwise None.
     """
+
+    # What each set and get loads: CPython finds slots faster than the many other attributes.
+    __slots__ = ("__dict__", "file", "known", "put_plain", "read")
 
     file_bytes: int
     inline_bytes: int
@@ -182,7 +189,7 @@ class Entries:
         self.directory = directory = os.path.abspath(directory)
         self.remove_file = remove_file
         self.foreign = 0
-        self.plain = False
+        self.plain_limits: Optional[PlainLimits] = None
         self.forget()
         self._watched = False
         self.notice: Callable[[Any, Entry], None] = lambda _key, _entry: None
@@ -441,11 +448,14 @@ class Entries:
     def _know(self, gate: int, soonest: Optional[float], file_bytes: int, queues: int) -> Known:
         most = self.file.size // 2
         self.known = known = (gate, soonest, file_bytes, queues, most)
-        if self.plain and not self._watched:
+        if self.plain_limits is not None and not self._watched:
             # Not above: the module can be imported where there is no extension.
             from tuckbox._engine import Passage  # noqa: PLC0415
 
-            passage = Passage(self.file, gate, soonest, file_bytes, queues > 0, most, LONGEST_KEY)
+            ends = (math.ceil(min(max(limit, 0), _NO_LIMIT)) for limit in self.plain_limits())
+            passage = Passage(
+                self.file, gate, soonest, file_bytes, queues > 0, most, LONGEST_KEY, *ends
+            )
             self.put_plain = passage.put
         return known
 
