@@ -11,7 +11,7 @@ import importlib
 import random
 import time
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -192,7 +192,7 @@ def _django(package: ModuleType, folder: str) -> Turn:
 
 
 class User:
-    """A process that reads and writes."""
+    """A process that reads and writes. What is timed is the call."""
 
     def __init__(self, number: int, package: str, folder: str) -> None:
         """Open the cache."""
@@ -207,24 +207,50 @@ class User:
 
     def read(self, count: int) -> bytes:
         """Get so many entries, and verify them; return the nanoseconds of each."""
-        return self._timed(count, self._cache.get)
-
-    def write(self, count: int) -> bytes:
-        """Set so many entries; return the nanoseconds of each, as an array of 64-bit integers."""
-        set_, table = self._cache.set, self._table
-        return self._timed(count, lambda name: set_(name, table[name], retry=True) and table[name])
-
-    def _timed(self, count: int, call: Callable[[str], object]) -> bytes:
-        times = array("Q", bytes(8 * count))
-        names = self._draw.choices(list(self._table), k=count)
+        get, table, names, times = (
+            self._cache.get,
+            self._table,
+            self._names(count),
+            _no_times(count),
+        )
         clock = time.perf_counter_ns
         for place, name in enumerate(names):
             began = clock()
-            found = call(name)
+            found = get(name)
             times[place] = clock() - began
-            if found != self._table[name]:
+            if found != table[name]:
                 raise WrongAnswerError(f"a cache has another value for {name!r}")
         return times.tobytes()
+
+    def write(self, count: int) -> bytes:
+        """Set so many entries; return the nanoseconds of each, as an array of 64-bit integers."""
+        set_, table, names, times = (
+            self._cache.set,
+            self._table,
+            self._names(count),
+            _no_times(count),
+        )
+        clock = time.perf_counter_ns
+        for place, name in enumerate(names):
+            value = table[name]
+            began = clock()
+            done = set_(name, value, retry=True)
+            times[place] = clock() - began
+            if done is not True:
+                raise WrongAnswerError(f"a cache has not set {name!r}")
+        return times.tobytes()
+
+    def check(self, count: int) -> int:
+        """Get all entries, and verify them; return how many."""
+        require("a cache", map(self._cache.get, self._table), list(self._table.values()))
+        return count
+
+    def _names(self, count: int) -> list[str]:
+        return self._draw.choices(list(self._table), k=count)
+
+
+def _no_times(count: int) -> array[int]:
+    return array("Q", bytes(8 * count))
 
 
 def _many_processes(conditions: Conditions, theirs: str) -> list[Figure]:
@@ -241,8 +267,11 @@ def _many_processes(conditions: Conditions, theirs: str) -> list[Figure]:
         for number in range(-1, rounds):
             conditions.progress(f"{_PROCESSES} processes: round {number + 1} of {rounds}")
             for which, crew in crews.items():
-                reads = array("Q", b"".join(crew.ask("read", _READS // share)))
-                writes = array("Q", b"".join(crew.ask("write", _WRITES // share)))
+                # Our turn takes as long as the other one.
+                loops = _LOOPS if which == _OURS else 1
+                reads = array("Q", b"".join(crew.ask("read", _READS // share * loops)))
+                writes = array("Q", b"".join(crew.ask("write", _WRITES // share * loops)))
+                crew.ask("check", 1)
                 [slow] = percentiles_ns(encode(writes), _P99)
                 # The first round is a warm-up.
                 if number >= 0:

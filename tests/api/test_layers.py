@@ -468,6 +468,7 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.compat.diskcache.entries",
         "tuckbox.compat.diskcache.memoizing",
         "tuckbox.compat.diskcache.passing",
+        "tuckbox.compat.diskcache.passing_items",
         "tuckbox.compat.diskcache.queues",
         "tuckbox.compat.diskcache.settings",
         "tuckbox.compat.diskcache.signatures",
@@ -500,6 +501,7 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.compat.diskcache.core",
         "tuckbox.compat.diskcache.deque",
         "tuckbox.compat.diskcache.disk",
+        "tuckbox.compat.diskcache.entries",
         "tuckbox.compat.diskcache.index",
         "tuckbox.compat.diskcache.memoizing",
         "tuckbox.compat.diskcache.settings",
@@ -515,6 +517,12 @@ ARROWS: dict[str, set[str]] = {
         "tuckbox.compat.diskcache.entries",
         "tuckbox.compat.diskcache.queues",
         "tuckbox.errors",
+    },
+    "tuckbox.compat.diskcache.passing_items": {
+        "tuckbox.compat.diskcache.disk",
+        "tuckbox.compat.diskcache.entries",
+        "tuckbox.compat.diskcache.passing",
+        "tuckbox.compat.diskcache.queues",
     },
     "tuckbox.compat.diskcache.queues": {
         "tuckbox.compat.diskcache.disk",

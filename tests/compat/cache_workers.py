@@ -167,3 +167,21 @@ def die_in_a_transaction(directory: str) -> None:
         cache.push("pushed")
         cache.set("tagged", 1, expire=10, tag="red")
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def push_all(directory: str, number: int, times: int) -> None:
+    """Push this process's number with a count, so many times."""
+    with importlib.import_module("tuckbox.compat.diskcache").Cache(directory) as cache:
+        for count in range(times):
+            cache.push((number, count), retry=True)
+
+
+def pull_all(directory: str, times: int) -> list[tuple[int, int]]:
+    """Pull so many items; return them."""
+    found = []
+    with importlib.import_module("tuckbox.compat.diskcache").Cache(directory) as cache:
+        while len(found) < times:
+            _, value = cache.pull(retry=True)
+            if value is not None:
+                found.append(value)
+    return found

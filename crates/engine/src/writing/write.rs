@@ -31,18 +31,18 @@ pub enum InPlace {
 }
 
 /// Space for one record.
-enum Room {
+enum NewPlace {
     /// The place of a replaced record.
     Replaced(Position),
     /// At the head of its log.
     Reserved(Reservation),
 }
 
-impl Room {
+impl NewPlace {
     fn position(&self) -> Position {
         match self {
-            Room::Replaced(at) => *at,
-            Room::Reserved(reservation) => reservation.position,
+            NewPlace::Replaced(at) => *at,
+            NewPlace::Reserved(reservation) => reservation.position,
         }
     }
 }
@@ -188,8 +188,8 @@ impl Writer<'_> {
         if kind == LogKind::Pinned && !self.may_stay(header.log_bytes.saturating_sub(old_bytes)) {
             return None;
         }
-        let room = self.room_for(kind, live, &header, need)?;
-        let position = room.position();
+        let new_place = self.place_for(kind, live, &header, need)?;
+        let position = new_place.position();
         let to = self.cx.offset_of(position);
         self.region().prefetch(to, header.log_bytes.min(RECORD_BYTES));
         let slot_at = match live {
@@ -200,7 +200,7 @@ impl Writer<'_> {
         };
         let Some(slot_at) = slot_at else {
             // A key that is there has its slot, so this is no place of a replaced record.
-            if let Room::Reserved(reservation) = room {
+            if let NewPlace::Reserved(reservation) = new_place {
                 self.cancel(reservation);
             }
             return None;
@@ -221,9 +221,9 @@ impl Writer<'_> {
             self.store_slot(slot_at, slot);
         }
         let words = draft.finish(version, place, &self.cx.hasher);
-        match &room {
-            Room::Replaced(at) => self.write_over(*at, words),
-            Room::Reserved(reservation) => self.append(reservation, words),
+        match &new_place {
+            NewPlace::Replaced(at) => self.write_over(*at, words),
+            NewPlace::Reserved(reservation) => self.append(reservation, words),
         }
         self.adopt_bodies(bodies);
         self.store_slot(slot_at, slot);
@@ -241,18 +241,18 @@ impl Writer<'_> {
     }
 
     /// Space for a record of a log: the place of a replaced one, if it replaces a pinned one itself.
-    fn room_for(
+    fn place_for(
         &self,
         kind: LogKind,
         live: Option<&Live>,
         header: &RecordHeader,
         need: Need,
-    ) -> Option<Room> {
+    ) -> Option<NewPlace> {
         let replaces = kind == LogKind::Pinned && live.is_some();
         let place = if replaces { self.remembered_place(header) } else { None };
         match place {
-            Some(at) => Some(Room::Replaced(at)),
-            None => self.reserve(kind, header.log_bytes, need).map(Room::Reserved),
+            Some(at) => Some(NewPlace::Replaced(at)),
+            None => self.reserve(kind, header.log_bytes, need).map(NewPlace::Reserved),
         }
     }
 

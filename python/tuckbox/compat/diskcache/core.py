@@ -22,6 +22,7 @@ from tuckbox.compat.diskcache.entries import (
     COUNT,
     EXPIRE,
     FILENAME,
+    FIRST_SIZE,
     KEY,
     LONGEST_KEY,
     MODE,
@@ -40,6 +41,7 @@ from tuckbox.compat.diskcache.entries import (
 )
 from tuckbox.compat.diskcache.memoizing import memoizer
 from tuckbox.compat.diskcache.passing import OVER, PASSED, PRESENT, REFUSED, Passing
+from tuckbox.compat.diskcache.passing_items import PassingItems
 from tuckbox.compat.diskcache.queues import TRIES, Queues, widen_ends
 from tuckbox.compat.diskcache.settings import (
     DEFAULT_SETTINGS,
@@ -98,6 +100,8 @@ class Cache(Queues):
     # What each set and get loads: CPython finds slots faster than the many other attributes.
     __slots__ = ("_disk", "_entries", "_reads_change", "_size_limit")
 
+    _first_size = FIRST_SIZE
+
     _con = _NoSQL()
     _sql = _NoSQL()
     _sql_retry = _NoSQL()
@@ -147,9 +151,10 @@ class Cache(Queues):
         self._timeout = timeout
         _create_directory(self._directory)
         self._secret = None if secret is None else Secret(secret)
-        self._entries = Entries(self._directory, self._remove_file, self._secret)
+        self._entries = Entries(self._directory, self._remove_file, self._secret, self._first_size)
         self._culling = Culling(self._entries)
         self._passing = Passing(self._entries)
+        self._items = PassingItems(self._entries)
         stored = self._entries.settings()
         merged = {**DEFAULT_SETTINGS, **stored, **settings}
         signatures = self._entries.signatures
@@ -258,7 +263,7 @@ class Cache(Queues):
             entries.undo_on_failure()
             yield
 
-    def _transact(self, retry: bool = False, *, opens: bool = False) -> Change:
+    def _transact(self, retry: bool = False, *, opens: Optional[bool] = False) -> Change:
         return Change(self._entries, self._timeout, retry, opens=opens)
 
     def _place(self, key: Any) -> tuple[Any, Any]:

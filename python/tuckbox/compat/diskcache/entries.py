@@ -28,9 +28,12 @@ from tuckbox.errors import CacheClosed, CacheFull, LockTimeout, UnsafeFile, Valu
 __all__ = [
     "ACCESSED",
     "COUNT",
+    "ENDS_MOST",
     "EXPIRE",
     "FILENAME",
     "FILE_NAME",
+    "FIRST_SIZE",
+    "GATE_CLOSED",
     "GATE_STATES",
     "KEY",
     "LOCK_NAME",
@@ -85,6 +88,10 @@ Known = tuple[int, Optional[float], int, int, int]
 """What holds while the gate has a word: that word, `Entries.soonest`, `file_bytes`, `queues`, and
 how many bytes the entries may take before the file must grow."""
 
+Ends = tuple[tuple[int, int], tuple[int, int]]
+"""The lowest and the highest number that a queue may have, as far as this handle knows; and as they
+are stored for other handles."""
+
 PutPlain = Callable[[str, Any], int]
 PlainLimits = Callable[[], tuple[float, float]]
 _NO_LIMIT: Final = 2**62
@@ -98,20 +105,22 @@ _OWN_KEYS: Final = (_STATE, _SETTINGS, _HITS, _MISSES)
 
 FILE_NAME: Final = "cache.tuck"
 LOCK_NAME: Final = "cache.lock"
-_FIRST_SIZE: Final = 2**24
+FIRST_SIZE: Final = 2**26
 LONGEST_KEY: Final = 2**12
 """The place of a longer key is that of its digest."""
 _ENTRY_BYTES: Final = 64
 _NUMBER_BYTES: Final = 8
 GATE_STATES: Final = 3
 """Bits of the gate's word that are 0 if it is open."""
+GATE_CLOSED: Final = 2
+"""The bit that is set while a handle holds the lock, or may."""
 _GATE_TURN: Final = 4
 """By how much each closing of the gate raises its word."""
 _ANY: Final = 2**64 - 1
 """In place of the gate's word or of a version: whatever it is."""
 _PASSED_MOST: Final = 1000
 _ENDS_WIDER: Final = 16
-_ENDS_MOST: Final = 48
+ENDS_MOST: Final = 48
 """By how much the stored ends of a queue may differ from its ends."""
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
@@ -159,7 +168,11 @@ class Entries:
         soonest: No entry expires earlier; None if none expires.
         queues: How many queues have a record of their ends.
         foreign: How often another handle was found to have stored something.
+        gate: The word of the closed gate when this handle last held the lock; None if it does not
+            know the state of then.
         known: What changes that take no lock must know; see `Known`.
+        known_ends: Of queues, the ends that this handle knows. They hold as long as no other handle
+            takes the lock.
         put_plain: `Passage.put` of the engine while it may be called; otherwise it refuses.
         plain_limits: If a str, bytes, int or float is stored as it is, so that `put_plain` may be
             called: returns from which length on a value becomes a file, and from how many bytes on
@@ -167,7 +180,17 @@ class Entries:
     """
 
     # What each set and get loads: CPython finds slots faster than the many other attributes.
-    __slots__ = ("__dict__", "file", "known", "put_plain", "read")
+    __slots__ = (
+        "__dict__",
+        "_watched",
+        "file",
+        "gate",
+        "known",
+        "known_ends",
+        "lock",
+        "put_plain",
+        "read",
+    )
 
     file_bytes: int
     inline_bytes: int
@@ -175,7 +198,11 @@ class Entries:
     queues: int
 
     def __init__(
-        self, directory: str, remove_file: Callable[[str], None], secret: Optional[Secret] = None
+        self,
+        directory: str,
+        remove_file: Callable[[str], None],
+        secret: Optional[Secret] = None,
+        first_size: int = FIRST_SIZE,
     ) -> None:
         """Open the file of a directory, or create it.
 
@@ -183,8 +210,11 @@ class Entries:
             directory: The directory.
             remove_file: Called with the name of each file that no entry has any more.
             secret: Signs the pickles; None if they are not signed.
+            first_size: How many bytes a new file may take before it is compacted, or resized. It
+                begins with fewer.
         """
         self._secret = secret
+        self._first_size = first_size
         # A handle that is opened again is the same after the program has changed its directory.
         self.directory = directory = os.path.abspath(directory)
         self.remove_file = remove_file
@@ -198,13 +228,12 @@ class Entries:
         self.lock = WriteLock(os.path.join(directory, LOCK_NAME))
         self._undoing = False
         self._opens = False
-        # The gate's word when this handle last held the lock, if it knows the state of then.
-        self._gate: Optional[int] = None
+        self.gate: Optional[int] = None
         self._last_number = 0
         self._noted: set[Any] = set()
         self._doomed: list[str] = []
         # Of queues: the ends, and what is stored.
-        self._ends: dict[str, tuple[tuple[int, int], tuple[int, int]]] = {}
+        self.known_ends: dict[str, Ends] = {}
         self.open()
         self.signatures: Optional[Signatures] = None
         if secret is not None:
@@ -214,7 +243,7 @@ class Entries:
     def open(self) -> None:
         """Open the file, also if it was closed."""
         self.forget()
-        new: dict[str, Any] = {"size": _FIRST_SIZE, "evict": False}
+        new: dict[str, Any] = {"size": self._first_size, "evict": False}
         # With "private", Tuckbox refuses a place where another user could write.
         self.file = File(
             self._path, pickle="private", **({} if os.path.exists(self._path) else new)
@@ -350,24 +379,32 @@ class Entries:
 
     # --- Changing ------------------------------------------------------------------------------
 
-    def begin(self, timeout: float, retry: bool, opens: bool) -> None:
-        """Take the lock. Undoes what a process has left undone that died in a transaction."""
+    def begin(self, timeout: float, retry: bool, opens: Optional[bool]) -> None:
+        """Take the lock. Undoes what a process has left undone that died in a transaction.
+
+        Args:
+            timeout, retry: See `WriteLock.acquire`.
+            opens: Whether to open the gate at the end; None if no other handle had the lock since
+                this one had it.
+        """
         if not self.lock.acquire(timeout, retry):
-            self._opens = self._opens or opens
+            self._opens = self._opens or bool(opens)
             return
         try:
             # A forked child has those of its parent.
-            self._undoing, self._opens = False, opens
+            self._undoing, self._opens = False, False
             self._noted, self._doomed = set(), []
             if self.file.closed:
                 self.open()
-            last, self._gate = self._gate, None
+            last, self.gate = self.gate, None
             gate = self.file._close_gate()
             self._hear()
-            if last is None or gate != last + _GATE_TURN:
+            is_alone = last is not None and gate == last + _GATE_TURN
+            self._opens = is_alone if opens is None else opens
+            if not is_alone:
                 # Another handle has held the lock since.
                 self._load()
-                self._ends.clear()
+                self.known_ends.clear()
                 if self.lock.has_journal():
                     self._undo()
             if self._saved is None or self.file._is_weight_unsure:
@@ -403,7 +440,7 @@ class Entries:
         removable: list[str] = []
         try:
             if failed:
-                self._ends.clear()
+                self.known_ends.clear()
             if self.lock.depth == 1:
                 if failed and self._undoing:
                     self._undo()
@@ -426,7 +463,7 @@ class Entries:
         if self._opens:
             self._know(gate & ~GATE_STATES, self.soonest, self.file_bytes, self.queues)
             self.file._open_gate()
-        self._gate = gate
+        self.gate = gate
 
     def learn(self) -> Optional[Known]:
         """Return what holds while the gate is open as it is now; None if it is closed."""
@@ -670,12 +707,12 @@ class Entries:
 
     def ends(self, queue: str) -> Optional[tuple[int, int]]:
         """Return the lowest and the highest number that a queue may have; None if unknown."""
-        known = self._ends.get(queue)
+        known = self.known_ends.get(queue)
         if known is None:
             found: Optional[tuple[int, int]] = self.peek(("queue", queue)) if self.queues else None
             if found is None:
                 return None
-            self._ends[queue] = known = (found, found)
+            self.known_ends[queue] = known = (found, found)
         return known[0]
 
     def put_ends(self, queue: str, ends: tuple[int, int]) -> None:
@@ -684,11 +721,11 @@ class Entries:
         What is stored for other handles may be wider, so that it is not stored for each item.
         """
         key = ("queue", queue)
-        known = self._ends.get(queue)
+        known = self.known_ends.get(queue)
         stored = None if known is None else known[1]
         low, high = ends
         if stored is None or not (
-            low - _ENDS_MOST <= stored[0] <= low and high <= stored[1] <= high + _ENDS_MOST
+            low - ENDS_MOST <= stored[0] <= low and high <= stored[1] <= high + ENDS_MOST
         ):
             if stored is None:
                 self.undo_on_failure()
@@ -699,7 +736,7 @@ class Entries:
                 self._note(key, stored)
                 self._store(key, wider)
             stored = wider
-        self._ends[queue] = (ends, stored)
+        self.known_ends[queue] = (ends, stored)
 
 
 class Change:
@@ -707,13 +744,16 @@ class Change:
 
     __slots__ = ("_entries", "_opens", "_retry", "_timeout")
 
-    def __init__(self, entries: Entries, timeout: float, retry: bool, *, opens: bool) -> None:
+    def __init__(
+        self, entries: Entries, timeout: float, retry: bool, *, opens: Optional[bool]
+    ) -> None:
         """Take nothing yet.
 
         Args:
             entries: The entries.
             timeout, retry: See `WriteLock.acquire`.
-            opens: Whether later changes like this one may do without the lock.
+            opens: Whether later changes like this one may do without the lock; None if that pays
+                only for a handle that no other one follows.
         """
         self._opens = opens
         self._entries = entries

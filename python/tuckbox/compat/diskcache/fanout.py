@@ -14,6 +14,7 @@ from typing import Any, Callable, Optional, TypeVar, Union
 from tuckbox.compat.diskcache.core import Cache
 from tuckbox.compat.diskcache.deque import Deque
 from tuckbox.compat.diskcache.disk import Disk
+from tuckbox.compat.diskcache.entries import FIRST_SIZE
 from tuckbox.compat.diskcache.index import Index
 from tuckbox.compat.diskcache.memoizing import memoizer
 from tuckbox.compat.diskcache.settings import DEFAULT_SETTINGS, ENOVAL, Timeout
@@ -23,6 +24,11 @@ __all__ = ["FanoutCache"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _R = TypeVar("_R")
+
+
+class _Shard(Cache):
+    # Each has a file: together they may take as much as a few caches.
+    _first_size = FIRST_SIZE // 4
 
 
 class FanoutCache:
@@ -72,7 +78,7 @@ class FanoutCache:
         settings["size_limit"] = settings.get("size_limit", DEFAULT_SETTINGS["size_limit"]) / shards
         secret = self._secret
         self._shards = tuple(
-            Cache(
+            _Shard(
                 os.path.join(self._directory, f"{number:03d}"),
                 timeout,
                 disk,

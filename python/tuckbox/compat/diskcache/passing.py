@@ -26,7 +26,7 @@ from tuckbox.compat.diskcache.entries import (
 from tuckbox.compat.diskcache.queues import may_be_item
 from tuckbox.errors import CacheClosed, CacheFull, LockTimeout, ValueTooLarge
 
-__all__ = ["OVER", "PASSED", "PRESENT", "REFUSED", "Passing"]
+__all__ = ["OVER", "PASSED", "PRESENT", "REFUSALS", "REFUSED", "Passing"]
 
 REFUSED: Final = 0
 """Nothing was changed: take the lock."""
@@ -41,7 +41,8 @@ _Seen = tuple[int, int, Optional[Entry]]
 """A number, the version of an entry, and the entry, if any."""
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
-_REFUSALS: Final = (CacheClosed, CacheFull, LockTimeout, ValueTooLarge)
+REFUSALS: Final = (CacheClosed, CacheFull, LockTimeout, ValueTooLarge)
+"""What the file may raise. The way with the lock finds out why, and raises what there is to."""
 
 
 class Passing:
@@ -114,7 +115,7 @@ class Passing:
             if old is not None:
                 delta -= bytes_of(place, old)
             weight = entries.file._store_passing(place, entry, gate, version, delta)
-        except _REFUSALS:
+        except REFUSALS:
             return REFUSED
         if weight is None:
             return REFUSED
@@ -162,7 +163,7 @@ class Passing:
             entry = (total, own, now)
             added = bytes_of(place, entry) if old is None else 0
             weight = entries.file._store_passing(place, entry, gate, version, added)
-        except _REFUSALS:
+        except REFUSALS:
             return REFUSED, None
         if weight is None:
             return REFUSED, None
@@ -198,7 +199,7 @@ class Passing:
                     return PASSED, None
             delta = -bytes_of(place, old)
             weight = entries.file._delete_passing(place, known[0], version, delta)
-        except _REFUSALS:
+        except REFUSALS:
             return REFUSED, None
         if weight is None:
             return REFUSED, None

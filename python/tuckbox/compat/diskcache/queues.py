@@ -7,14 +7,22 @@ first and the last item are found without a scan. Must not know how values becom
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, Optional
+from typing import TYPE_CHECKING, Any, Final, Optional, Protocol
 
 from tuckbox.compat.diskcache.disk import Disk, Stored
 from tuckbox.compat.diskcache.entries import EXPIRE, Change, Entries, Entry, field_of
 
-__all__ = ["TRIES", "Queues", "may_be_item", "widen_ends"]
+__all__ = [
+    "FIRST",
+    "TRIES",
+    "Queues",
+    "key_of_item",
+    "may_be_item",
+    "name_of_queue",
+    "widen_ends",
+]
 
-_FIRST: Final = 500_000_000_000_000
+FIRST: Final = 500_000_000_000_000
 _END: Final = 1_000_000_000_000_000
 _DIGITS: Final = 15
 _PROBES: Final = 1000
@@ -29,14 +37,36 @@ _Item = tuple[int, Entry]
 """The number of an item, and its entry."""
 
 
+class Items(Protocol):
+    """What `PassingItems` has."""
+
+    def push(
+        self,
+        prefix: Optional[str],
+        step: int,
+        mode: int,
+        value: Any,
+        expire: Optional[float],
+        tag: Any,
+        size_limit: float,
+    ) -> tuple[Any, bool]: ...
+
+    def take(
+        self, prefix: Optional[str], step: int, *, keep: bool
+    ) -> Optional[tuple[Any, Optional[Entry]]]: ...
+
+
 class Queues:
     """The queues of a cache. `Cache` has the rest."""
 
     if TYPE_CHECKING:
         _entries: Entries
         _disk: Disk
+        _items: Items
+        size_limit: float
 
-        def _transact(self, retry: bool = False) -> Change: ...
+        def _transact(self, retry: bool = False, *, opens: Optional[bool] = False) -> Change: ...
+        def _cull_after(self, retry: bool) -> None: ...
         def _cull(self, now: float) -> None: ...
         def _fetch(self, entry: Entry, read: bool) -> Any: ...
         def _drop(self, stored: Stored) -> None: ...
@@ -90,11 +120,18 @@ class Queues:
         step = -_step_from(side)
         now = time.time()
         stored = self._disk.store(value, read)
+        _, mode, filename, kept = stored
+        if filename is None and type(kept) is not memoryview:
+            key, is_over = self._items.push(prefix, step, mode, kept, expire, tag, self.size_limit)
+            if key is not None:
+                if is_over:
+                    self._cull_after(retry)
+                return key
         try:
-            with self._transact(retry) as entries:
+            with self._transact(retry, opens=None) as entries:
                 last = self._end_of(prefix, -step)
-                number = _FIRST if last is None else last[0] + step
-                key = _key(prefix, number)
+                number = FIRST if last is None else last[0] + step
+                key = key_of_item(prefix, number)
                 place, long_key = entries.place(key, True)
                 self._put_stored(place, long_key, stored, now, expire, tag, None)
                 self._cull(now)
@@ -154,14 +191,20 @@ class Queues:
         keep: bool,
     ) -> Any:
         step = _step_from(side)
+        taken = self._items.take(prefix, step, keep=keep)
+        if taken is not None:
+            key, entry = taken
+            if entry is None:
+                return self._default(default, expire_time, tag)
+            return self._with_extras(entry, (key, self._fetch(entry, False)), expire_time, tag)
         failed: list[Entry] = []
         while True:
-            with self._transact(retry) as entries:
+            with self._transact(retry, opens=None) as entries:
                 found = self._end_of(prefix, step)
                 if found is None:
                     return self._default(default, expire_time, tag)
                 number, entry = found
-                key = _key(prefix, number)
+                key = key_of_item(prefix, number)
                 place = entries.place(key, True)[0]
                 until = field_of(entry, EXPIRE)
                 usable = (until is None or until >= time.time()) and failed.count(entry) < TRIES
@@ -180,7 +223,7 @@ class Queues:
     def _end_of(self, prefix: Optional[str], step: int) -> Optional[_Item]:
         """Return the first item, or the last one with step -1; None if the queue is empty."""
         entries = self._entries
-        name = "" if prefix is None else f"-{prefix}"
+        name = name_of_queue(prefix)
         known = entries.ends(name)
         low, high = ends = known or _scanned(entries, prefix)
         item: Optional[_Item] = None
@@ -191,7 +234,7 @@ class Queues:
                 if low <= high:
                     item = _probe(entries, prefix, low if step > 0 else high, ends, step)
         if item is None:
-            low, high = _FIRST, _FIRST - 1
+            low, high = FIRST, FIRST - 1
         elif step > 0:
             low = item[0]
         else:
@@ -227,7 +270,13 @@ def widen_ends(entries: Entries, key: Any) -> None:
     entries.put_ends(name, (min(low, int(number)), max(high, int(number))))
 
 
-def _key(prefix: Optional[str], number: int) -> Any:
+def name_of_queue(prefix: Optional[str]) -> str:
+    """Return what `Entries` calls a queue."""
+    return "" if prefix is None else f"-{prefix}"
+
+
+def key_of_item(prefix: Optional[str], number: int) -> Any:
+    """Return the key of the item with a number."""
     return number if prefix is None else f"{prefix}-{number:0{_DIGITS}d}"
 
 
@@ -244,7 +293,7 @@ def _probe(
     for number in range(start, start + step * _PROBES, step):
         if not low <= number <= high:
             break
-        entry = entries.peek(entries.place(_key(prefix, number), True)[0])
+        entry = entries.peek(entries.place(key_of_item(prefix, number), True)[0])
         if entry is not None:
             return number, entry
     return None
@@ -270,4 +319,4 @@ def _scanned(entries: Entries, prefix: Optional[str]) -> tuple[int, int]:
             number = int(digits)
         if 0 < number < _END - 1:
             low, high = min(low, number), max(high, number)
-    return (low, high) if low <= high else (_FIRST, _FIRST - 1)
+    return (low, high) if low <= high else (FIRST, FIRST - 1)
