@@ -39,7 +39,7 @@ enum NewPlace {
 }
 
 impl NewPlace {
-    fn position(&self) -> Position {
+    fn begins_at(&self) -> Position {
         match self {
             NewPlace::Replaced(at) => *at,
             NewPlace::Reserved(reservation) => reservation.position,
@@ -189,7 +189,7 @@ impl Writer<'_> {
             return None;
         }
         let new_place = self.place_for(kind, live, &header, need)?;
-        let position = new_place.position();
+        let position = new_place.begins_at();
         let to = self.cx.offset_of(position);
         self.region().prefetch(to, header.log_bytes.min(RECORD_BYTES));
         let slot_at = match live {
