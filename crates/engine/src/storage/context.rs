@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tuckbox_arena::Arena;
 
-use super::replaced::Replaced;
+use super::places::Places;
 use crate::error::{Error, Result};
 use crate::format::{expiry, log, Hasher, KeyHash, LogKind, Shape};
 use crate::value::{Config, Ttl, Value};
@@ -22,7 +22,8 @@ pub struct Context {
     pub(crate) lock_limit: Duration,
     /// Tells this open file from every other one of this process: a copy of a cache keeps its id.
     pub(crate) serial: u64,
-    pub(super) replaced: Replaced,
+    /// Where replaced records are that may be written over.
+    pub(super) places: Places,
 }
 
 impl Context {
@@ -32,7 +33,7 @@ impl Context {
         let shape = Shape::new(arena.geometry());
         Context {
             serial: OPENED.fetch_add(1, Ordering::Relaxed),
-            replaced: Replaced::new(shape.shard_count),
+            places: Places::new(shape.shard_count),
             shape,
             hasher: Hasher::new(arena.identity().hash_key),
             name_hasher: Hasher::new(arena.identity().cache_id),

@@ -8,6 +8,7 @@ mod gate;
 mod invalidations;
 mod logs;
 mod pinned;
+mod places;
 mod positions;
 mod records;
 mod replaced;

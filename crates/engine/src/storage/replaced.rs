@@ -14,80 +14,47 @@
 //! dies, the place is dead space of its log, and its record's length is as before: both records have the
 //! same flags, and of the words of the form each says the same length.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::mutants;
 use tuckbox_arena::region::fence;
 
+use super::places::RememberedPlace;
 use super::shard::Shard;
 use crate::format::{flag, LogKind, Position, RecordHeader, Sequence};
-
-/// Places for each shard, each for some of the lengths.
-const PLACES: usize = 8;
-
-/// The places that an open file remembers.
-pub struct Replaced(Box<[[Place; PLACES]]>);
-
-/// A place; the words are used under the shard's lock only.
-#[derive(Default)]
-struct Place {
-    /// Where its record begins; 0 for no place.
-    offset: AtomicU64,
-    /// Word 0 of its record, which is busy.
-    first: AtomicU64,
-    generation: AtomicU64,
-    log_bytes: AtomicU64,
-}
-
-impl Replaced {
-    /// Remembers nothing yet.
-    pub fn new(shard_count: u64) -> Replaced {
-        Replaced((0..shard_count).map(|_| Default::default()).collect())
-    }
-
-    fn place(&self, shard: u64, log_bytes: u64) -> &Place {
-        &self.0[shard as usize][(log_bytes / 8) as usize % PLACES]
-    }
-}
 
 impl Shard<'_> {
     /// Remembers the place of a pinned record to which no slot leads any more, and which is marked.
     #[inline]
     pub fn remember_place(&self, at: Position, header: &RecordHeader) {
-        if header.has(flag::LONG) || at.byte + header.log_bytes > self.cx.shape.log_bytes {
+        let log_bytes = header.log_bytes;
+        if header.has(flag::LONG) || at.byte + log_bytes > self.cx.shape.log_bytes {
             return;
         }
-        let (place, offset) =
-            (self.cx.replaced.place(self.index, header.log_bytes), self.cx.offset_of(at));
-        place.offset.store(offset, Ordering::Relaxed);
-        place.first.store(self.region().get(offset), Ordering::Relaxed);
-        place.generation.store(self.arena().generation(at.segment), Ordering::Relaxed);
-        place.log_bytes.store(header.log_bytes, Ordering::Relaxed);
+        let offset = self.cx.offset_of(at);
+        let first = self.region().get(offset);
+        let generation = self.arena().generation(at.segment);
+        let place = RememberedPlace { offset, first, generation, log_bytes };
+        self.cx.places.remember(self.index, place);
     }
 
     /// A place for a pinned record with this header.
     #[inline]
     pub fn remembered_place(&self, header: &RecordHeader) -> Option<Position> {
-        let place = self.cx.replaced.place(self.index, header.log_bytes);
-        let offset = place.offset.load(Ordering::Relaxed);
-        if offset == 0
-            || place.log_bytes.load(Ordering::Relaxed) != header.log_bytes
-            || header.has(flag::LONG)
-        {
+        if header.has(flag::LONG) {
             return None;
         }
-        place.offset.store(0, Ordering::Relaxed);
-        let at = self.cx.position_of(offset)?;
-        let first = place.first.load(Ordering::Relaxed);
-        let is_same = self.arena().generation(at.segment)
-            == place.generation.load(Ordering::Relaxed)
-            && (self.region().get(offset) == first || mutants::is_on("place-of-another"));
+        let place = self.cx.places.recall(self.index, header.log_bytes)?;
+        let at = self.cx.position_of(place.offset)?;
+        let is_same = self.arena().generation(at.segment) == place.generation
+            && (self.region().get(place.offset) == place.first
+                || mutants::is_on("place-of-another"));
         let tail = self.tail_cursor(LogKind::Pinned)?;
         let is_ahead = tail.segment != at.segment
             || tail.byte <= at.byte
             || mutants::is_on("place-behind-tail");
-        let has_same_flags = Sequence(first).flags() == header.sequence.flags();
+        let has_same_flags = Sequence(place.first).flags() == header.sequence.flags();
         (is_same && is_ahead && has_same_flags).then_some(at)
     }
 
@@ -105,7 +72,6 @@ impl Shard<'_> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::*;
     use crate::{Buffer, Cache, Config, Pass, Value};
 
     fn replace(cache: &Cache, key: &[u8], byte: u8) {
@@ -120,23 +86,6 @@ mod tests {
         }
     }
 
-    /// As a forked child that knows the places of its parent.
-    fn forget_all_but(child: &Cache, parent: &Cache) {
-        let places = |cache: &Cache| cache.cx.replaced.0.iter().flatten().count();
-        assert_eq!(places(child), places(parent));
-        let all = child.cx.replaced.0.iter().flatten().zip(parent.cx.replaced.0.iter().flatten());
-        for (to, from) in all {
-            for (to, from) in [
-                (&to.offset, &from.offset),
-                (&to.first, &from.first),
-                (&to.generation, &from.generation),
-                (&to.log_bytes, &from.log_bytes),
-            ] {
-                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-            }
-        }
-    }
-
     #[test]
     fn two_that_know_the_same_place_do_not_both_use_it() {
         let config = Config { size_bytes: 1 << 20, evicts: false, ..Config::default() };
@@ -145,7 +94,8 @@ mod tests {
         keys.iter().for_each(|key| replace(&twins[0], *key, 1));
         for round in 2..50 {
             replace(&twins[0], keys[0], round);
-            forget_all_but(&twins[1], &twins[0]);
+            // As in a forked child.
+            twins[1].cx.places.copy_from(&twins[0].cx.places);
             replace(&twins[0], keys[1], round);
             replace(&twins[1], keys[2], round);
             for key in keys {
