@@ -95,7 +95,6 @@ impl Passage {
         if self.soonest_s < now_s || opened.space.is_some() || opened.cache.gate() != self.gate {
             return None;
         }
-        let number = opened.cache.next_number() as i64;
         let bytes = text.as_bytes();
         let read_bytes = Cell::new(0);
         let mut make = |old: Option<Value<'_>>, encoded: &mut Vec<u8>| {
@@ -103,7 +102,12 @@ impl Passage {
             let stamp = match old {
                 Some(old) => codec::stamp_of(old)?,
                 None if self.has_queues && may_be_item(text) => return None,
-                None => Stamp { length: -ENTRY_BYTES - self.key_length(text)?, number },
+                // Only a new entry has a new place in the order. One that is replaced is the same to
+                // all who remember entries, apart from its time, which they look at again.
+                None => Stamp {
+                    length: -ENTRY_BYTES - self.key_length(text)?,
+                    number: opened.cache.next_number() as i64,
+                },
             };
             let (tag, length) =
                 codec::encode_stamped(value, stamp.number, now_s, self.value_length_end, encoded)?;

@@ -229,14 +229,20 @@ impl Writer<'_> {
         self.store_slot(slot_at, slot);
         if let Some((old, old_kind)) = live.zip(old_kind) {
             hooks::reach(Point::EntryReplaced);
-            self.count_out(old_kind, &old.header);
+            let has_bodies = old.header.body_count + header.body_count > 0;
+            // Otherwise the counts stay, and their line in other processors' caches.
+            if old_kind != kind || old.header.log_bytes != header.log_bytes || has_bodies {
+                self.count_out(old_kind, &old.header);
+                self.count_in(kind, &header);
+            }
             self.free_bodies_at(old.offset(), &old.header, draft.hash);
             self.retire(old.offset());
             if old_kind == LogKind::Pinned {
                 self.remember_place(old.position, &old.header);
             }
+        } else {
+            self.count_in(kind, &header);
         }
-        self.count_in(kind, &header);
         Some(())
     }
 
