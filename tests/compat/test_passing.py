@@ -21,6 +21,7 @@ from compat.cache_workers import (
     set_for_ever,
     set_in_turn,
 )
+from tuckbox.compat.diskcache import entries
 from tuckbox.errors import EntryRefused
 
 BEGUN = 2**48
@@ -390,6 +391,42 @@ def test_two_handles_of_a_queue(cache, other):
             assert cache.pull(side="back")[1] == expected.pop()
         assert cache.peek()[1] == other.peek()[1] == expected[0]
     assert [cache[key] for key in cache.iterkeys()] == expected
+
+
+# --- Waiting for the gate ------------------------------------------------------------------------
+
+
+def test_a_change_waits_for_a_gate_that_opens_soon(tmp_path, monkeypatch):
+    """If it took the lock as well, the next one would have to do so, too."""
+    with ours.Cache(str(tmp_path)) as cache, ours.Cache(str(tmp_path)) as other:
+        warm(cache, other)
+        change = other._transact(opens=True)
+        change.__enter__()
+        naps = []
+
+        def nap(seconds):
+            if len(naps) == 3:
+                change.__exit__(None, None, None)
+            naps.append(seconds)
+
+        monkeypatch.setattr(entries.time, "sleep", nap)
+        monkeypatch.setattr(type(cache._entries.lock), "acquire", None)
+        assert cache.set("warm", "y")
+        assert len(naps) == 4
+        assert other["warm"] == "y"
+
+
+def test_a_change_does_not_wait_for_a_gate_that_nobody_holds(tmp_path, monkeypatch):
+    def nap(_seconds):
+        raise AssertionError("nobody would open it")
+
+    with ours.Cache(str(tmp_path)) as cache, ours.Cache(str(tmp_path)) as other:
+        warm(cache, other)
+        with other.transact():
+            other["warm"] = "x"
+        monkeypatch.setattr(entries.time, "sleep", nap)
+        assert cache.set("warm", "y")
+        assert other["warm"] == "y"
 
 
 # --- Settings that a change must know ------------------------------------------------------------

@@ -446,9 +446,11 @@ impl Cache {
         self.writes().close_gate()
     }
 
-    /// Opens the gate. For the caller that has closed it.
-    pub fn open_gate(&self) {
-        self.cx.set_gate(self.cx.gate() & !gate::STATES);
+    /// Tells that the caller, who has closed the gate, has done what it wanted. Opens the gate, or leaves
+    /// it closed.
+    pub fn leave_gate(&self, opens: bool) {
+        let state = if opens { gate::OPEN } else { gate::LEFT };
+        self.cx.set_gate(self.cx.gate() & !gate::STATES | state);
     }
 
     /// A number after all that were given. For the caller that has closed the gate, and for a change after it

@@ -513,9 +513,9 @@ impl Handle {
         self.write(Cache::close_gate)
     }
 
-    /// See [`Cache::open_gate`].
-    pub fn open_gate(&self) {
-        self.latest.get().open_gate();
+    /// See [`Cache::leave_gate`].
+    pub fn leave_gate(&self, opens: bool) {
+        self.latest.get().leave_gate(opens);
     }
 
     /// See [`Cache::next_number`].

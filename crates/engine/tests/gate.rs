@@ -84,13 +84,32 @@ fn a_change_passes_only_an_open_gate_that_was_not_closed_since() {
     assert!(other.close_gate().unwrap() > closed, "each closing counts");
     assert_eq!(store(other, KEY, 2, holders), None, "it was closed again");
     assert_eq!(store(one, KEY, 1, Pass { delta: 0, ..any }), Some(10), "nothing is weighed");
-    other.open_gate();
+    other.leave_gate(true);
     assert_eq!(store(one, KEY, 2, before), None, "it was closed since");
     assert_eq!(one.delete_passing(KEY, &before).unwrap(), None);
     assert_eq!((number(one, KEY), one.weigh(0)), (Some(1), 10), "nothing has changed");
     assert_eq!(store(one, KEY, 2, pass(one, KEY, -3)), Some(7));
     assert_eq!(other.delete_passing(KEY, &pass(other, KEY, -7)).unwrap(), Some(0));
     assert_eq!(number(one, KEY), None);
+}
+
+#[test]
+fn a_gate_that_is_left_closed_is_closed() {
+    const LEFT: u64 = 3;
+    let twins = twins(2, Duration::from_secs(20));
+    let [one, other] = &twins[..] else { panic!("two were asked for") };
+    let before = pass(one, KEY, 10);
+    let closed = one.close_gate().unwrap();
+    one.leave_gate(false);
+    assert_eq!((one.gate(), closed & STATES), (closed & !STATES | LEFT, CLOSED));
+    for gate in [before.gate, closed] {
+        assert_eq!(store(other, KEY, 1, Pass { gate, ..before }), None, "{gate}");
+    }
+    let again = other.close_gate().unwrap();
+    assert!(again > closed && again & STATES == CLOSED);
+    assert_eq!(store(other, KEY, 1, Pass { gate: again, ..before }), Some(10));
+    other.leave_gate(true);
+    assert_eq!(store(one, KEY, 2, pass(one, KEY, 5)), Some(15));
 }
 
 #[test]
@@ -132,7 +151,7 @@ fn a_value_is_made_of_the_present_one() {
     assert_eq!(replace(one, KEY, 1, open, 1), None, "the gate is closed");
     assert_eq!(replace(one, KEY, 1, Pass::ANY, 0), None, "each value may be another one");
     assert_eq!(replace(other, KEY, 1, closed, 1), Some(9), "who has closed it has its word");
-    other.open_gate();
+    other.leave_gate(true);
     assert_eq!(replace(one, KEY, 1, open, 1), None, "it was closed since");
     assert_eq!((replaced(one, KEY), one.weigh(0)), (Some(8), 9), "nothing has changed");
     let (mut buffer, mut bytes, open) = (Buffer::new(), Vec::new(), one.gate());
@@ -286,7 +305,7 @@ fn a_death_while_the_gate_is_closing_leaves_it_to_the_next_one() {
     hooks::clear();
     assert_eq!(locks.get(), 1, "once, and not again while it is closed");
     assert_eq!(word & STATES, CLOSED);
-    other.open_gate();
+    other.leave_gate(true);
     assert_eq!(store(&one, KEY, 1, pass(&one, KEY, 1)), Some(1));
 }
 
@@ -336,7 +355,7 @@ fn a_death_in_a_change_is_counted_until_the_weight_is_replaced() {
         assert_eq!(number(&other, KEY), Some(expected));
         other.set_weight(-3);
         assert!(!other.is_weight_unsure());
-        other.open_gate();
+        other.leave_gate(true);
         assert_eq!(store(&other, KEY, 3, pass(&other, KEY, 1)), Some(-2));
         assert!(!other.is_weight_unsure(), "it has ended");
     }
@@ -377,7 +396,7 @@ fn no_change_falls_between_the_steps_of_a_holder() {
                 assert_eq!(number(&holder, key), Some(before), "nobody else changes it");
                 holder.set(key, Value::Int(before + 1), Ttl::Never).unwrap();
             }
-            holder.open_gate();
+            holder.leave_gate(true);
         }
         ended.store(true, Ordering::Relaxed);
     });
@@ -432,7 +451,7 @@ fn a_resized_file_continues_the_gate() {
     let before = Pass { gate: open_word, version: 0, delta: 1 };
     assert_eq!(other.store_passing(KEY, Value::Int(1), &before).unwrap(), None);
     assert_eq!(other.gate() & STATES, CLOSED);
-    other.open_gate();
+    other.leave_gate(true);
     let now = Pass { gate: other.gate(), version: 0, delta: 1 };
     assert_eq!(one.store_passing(KEY, Value::Int(1), &now).unwrap(), Some(-4));
 }

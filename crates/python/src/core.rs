@@ -1128,9 +1128,9 @@ impl Core {
         opened.cache.close_gate().map_err(|error| opened.refused(py, error))
     }
 
-    /// Opens the gate.
-    fn _open_gate(&self) -> PyResult<()> {
-        self.opened()?.cache.open_gate();
+    /// Opens the gate, or leaves it closed.
+    fn _leave_gate(&self, opens: bool) -> PyResult<()> {
+        self.opened()?.cache.leave_gate(opens);
         Ok(())
     }
 

@@ -119,8 +119,10 @@ pub mod gate {
     pub const OPEN: u64 = 0;
     /// None may begin; some may be under way.
     pub const CLOSING: u64 = 1;
-    /// None passes.
+    /// None passes, because somebody changes entries.
     pub const CLOSED: u64 = 2;
+    /// None passes, and nobody changes anything.
+    pub const LEFT: u64 = 3;
     /// One closing.
     pub const TURN: u64 = 4;
     /// What a change that has begun, and has not ended, adds to the weight.

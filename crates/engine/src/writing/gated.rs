@@ -30,7 +30,7 @@ impl Store<'_> {
     pub(crate) fn close_gate(self) -> Result<u64> {
         let before = self.gate();
         let turn = (before & !gate::STATES).wrapping_add(gate::TURN);
-        if before & gate::STATES == gate::CLOSED {
+        if matches!(before & gate::STATES, gate::CLOSED | gate::LEFT) {
             // The shards' locks would tell whether this is still the file.
             lock::check_path(self.0, self.lock_limit)?;
             lock::check_successor(self.0)?;

@@ -14,6 +14,7 @@ import hashlib
 import math
 import os
 import struct
+import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Final, Optional
@@ -112,8 +113,10 @@ _ENTRY_BYTES: Final = 64
 _NUMBER_BYTES: Final = 8
 GATE_STATES: Final = 3
 """Bits of the gate's word that are 0 if it is open."""
+_GATE_CLOSING: Final = 1
 GATE_CLOSED: Final = 2
-"""The bit that is set while a handle holds the lock, or may."""
+"""Of these bits: a handle holds the lock, or has died with it. When all are set, none holds it."""
+_GATE_WAITS_S: Final = (*[0.0] * 20, *[20e-6] * 10)
 _GATE_TURN: Final = 4
 """By how much each closing of the gate raises its word."""
 _ANY: Final = 2**64 - 1
@@ -462,12 +465,19 @@ class Entries:
         gate = self.file._gate
         if self._opens:
             self._know(gate & ~GATE_STATES, self.soonest, self.file_bytes, self.queues)
-            self.file._open_gate()
+        self.file._leave_gate(self._opens)
         self.gate = gate
 
     def learn(self) -> Optional[Known]:
         """Return what holds while the gate is open as it is now; None if it is closed."""
         gate = self.file._gate
+        # Usually it opens soon. Whoever took the lock as well would have the next one do so, too.
+        for wait_s in _GATE_WAITS_S:
+            if gate & GATE_STATES not in {_GATE_CLOSING, GATE_CLOSED}:
+                break
+            if wait_s:
+                time.sleep(wait_s)
+            gate = self.file._gate
         if gate & GATE_STATES:
             return None
         state = self.peek(_STATE)
