@@ -33,6 +33,9 @@ const ABANDONED: u64 = 1 << 30;
 /// its core, and with more processes than cores it gets the core back only after the others' time
 /// slices, which are a hundred times as long.
 const SPIN_FOR: Duration = Duration::from_micros(64);
+/// When a waiter begins to give its core away between attempts: the owner may need that core, and
+/// most holds are shorter.
+const YIELD_FROM: Duration = Duration::from_micros(8);
 /// Attempts between two looks at the clock.
 const SPINS: u32 = 32;
 const FIRST_SLICE: Duration = Duration::from_millis(2);
@@ -171,8 +174,12 @@ impl Arena {
                 }
                 std::hint::spin_loop();
             }
-            if began.elapsed() >= spin_for {
+            let waited = began.elapsed();
+            if waited >= spin_for {
                 break;
+            }
+            if waited >= YIELD_FROM && brief.is_none() {
+                std::thread::yield_now();
             }
         }
         let mut slice = FIRST_SLICE;

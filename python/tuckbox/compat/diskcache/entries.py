@@ -471,7 +471,7 @@ class Entries:
     def learn(self) -> Optional[Known]:
         """Return what holds while the gate is open as it is now; None if it is closed."""
         gate = self.file._gate
-        # Usually it opens soon. Whoever took the lock as well would have the next one do so, too.
+        # Usually it opens soon. A change that takes the lock makes the next one take it, too.
         for wait_s in _GATE_WAITS_S:
             if gate & GATE_STATES not in {_GATE_CLOSING, GATE_CLOSED}:
                 break
