@@ -416,7 +416,7 @@ def test_a_change_waits_for_a_gate_that_opens_soon(tmp_path, monkeypatch):
         assert other["warm"] == "y"
 
 
-def test_a_change_does_not_wait_for_a_gate_that_nobody_holds(tmp_path, monkeypatch):
+def test_a_change_does_not_wait_for_a_gate_that_nobody_else_opens(tmp_path, monkeypatch):
     def nap(_seconds):
         raise AssertionError("nobody would open it")
 
@@ -426,7 +426,12 @@ def test_a_change_does_not_wait_for_a_gate_that_nobody_holds(tmp_path, monkeypat
             other["warm"] = "x"
         monkeypatch.setattr(entries.time, "sleep", nap)
         assert cache.set("warm", "y")
-        assert other["warm"] == "y"
+        with cache.transact():
+            cache["warm"] = cache.pop("warm") + "z"
+            assert cache.add("new", 1)
+            assert cache.incr("new") == 2
+            assert cache.push("item") == cache.pull()[0]
+        assert other["warm"] == "yz"
 
 
 # --- Settings that a change must know ------------------------------------------------------------

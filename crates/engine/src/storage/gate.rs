@@ -3,7 +3,8 @@
 //!
 //! A change *passes* if the gate is open and has not been closed since the party looked. It is compared
 //! under the shard's lock. Who closes the gate marks it as closing, takes the lock of each shard once,
-//! and marks it as closed: then no change that saw it open is still under way.
+//! and marks it as closed: then no change that saw it open is still under way. In the end it opens the
+//! gate, or marks it as left: then it is as closed, but nobody needs to wait for its opening.
 //!
 //! The races:
 //! - *A change and a closing.* Either the change had its shard's lock first, and is complete when the

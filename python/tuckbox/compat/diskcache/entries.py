@@ -473,7 +473,7 @@ class Entries:
         gate = self.file._gate
         # Usually it opens soon. A change that takes the lock makes the next one take it, too.
         for wait_s in _GATE_WAITS_S:
-            if gate & GATE_STATES not in {_GATE_CLOSING, GATE_CLOSED}:
+            if gate & GATE_STATES not in {_GATE_CLOSING, GATE_CLOSED} or self.lock.held:
                 break
             if wait_s:
                 time.sleep(wait_s)
