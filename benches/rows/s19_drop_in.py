@@ -8,6 +8,7 @@ same keys. For the mean, each times its loop by the wall clock, and for a percen
 from __future__ import annotations
 
 import importlib
+import itertools
 import random
 import time
 from array import array
@@ -26,6 +27,7 @@ from rig.crew import Crew
 
 EitherCache: TypeAlias = Any
 """A cache of either package."""
+Table: TypeAlias = dict[str, bytes]
 
 _OURS, _THEIRS = "tuckbox.compat.diskcache", "diskcache"
 _ENTRIES = 5_000
@@ -34,8 +36,9 @@ _PROCESSES = 8
 _READS, _WRITES = 4_000, 2_000
 _QUICK_SHARE = 4
 _LOOPS = 40
-"""How often our pass goes through the keys, so that it takes as long as one of the other package. A
-shorter one would end before the processor's caches have what the other turn has pushed out."""
+"""How often our pass goes through the keys, so that it takes milliseconds, as one of the other
+package does. A shorter one would end before the processor's caches have what the other turn has
+pushed out."""
 _P99 = (99.0,)
 
 _GET = Goal("at least", 15.0)
@@ -74,40 +77,65 @@ def _caches(parent: Path, name: str) -> Iterator[list[EitherCache]]:
 
 def _one_process(conditions: Conditions, theirs: str, place: str, parent: Path) -> list[Figure]:
     names, stored = keys(_ENTRIES), values(_ENTRIES)
-    table = dict(zip(names, stored, strict=True))
-    drawn = random.Random(0).sample(names, _FEW)
+    drawn = random.Random(0).sample(names, 2 * _FEW)
+    read, written = drawn[:_FEW], drawn[_FEW:]
+    tables = _tables(names, stored)
 
     def gets(cache: EitherCache, loops: int) -> Turn:
         def check(_given: object) -> None:
-            require("a cache", map(cache.get, names), stored)
+            require("a cache", map(cache.get, read), [tables[0][name] for name in read])
 
-        return Turn(_FEW * loops, get_all(cache.get), lambda: drawn * loops, check)
+        return Turn(_FEW * loops, get_all(cache.get), lambda: read * loops, check)
 
-    def sets(cache: EitherCache, loops: int) -> Turn:
-        def work(some: Sequence[str]) -> None:
-            for name in some:
-                cache.set(name, table[name])
+    def sets(cache: EitherCache, loops: int, *, changes_length: bool = False) -> Turn:
+        others = itertools.cycle(tables[1:] if changes_length else tables[:2])
 
-        def check(_given: object) -> None:
-            require("a cache", map(cache.get, names), stored)
+        def prepare() -> Table:
+            return next(others)
 
-        return Turn(_FEW * loops, work, lambda: drawn * loops, check)
+        def work(table: Table) -> None:
+            for _ in range(loops):
+                for name in written:
+                    cache.set(name, table[name])
+
+        def check(table: Table) -> None:
+            require("a cache", map(cache.get, written), [table[name] for name in written])
+            for name in written:
+                cache.set(name, tables[0][name])
+
+        return Turn(_FEW * loops, work, prepare, check)
 
     with _caches(parent, "one process") as caches:
         for cache in caches:
-            for name, value in table.items():
+            for name, value in tables[0].items():
                 cache[name] = value
         ours, others = caches
-        turns = [gets(ours, _LOOPS), gets(others, 1), sets(ours, _LOOPS), sets(others, 1)]
-        turns.append(sets(ours, 1))
-        our_gets, their_gets, our_sets, their_sets, cold = take_turns(conditions, turns)
+        turns = [
+            gets(ours, _LOOPS),
+            gets(others, 1),
+            sets(ours, _LOOPS),
+            sets(others, 1),
+            sets(ours, 1),
+            sets(ours, 1, changes_length=True),
+            sets(others, 1, changes_length=True),
+        ]
+        our_gets, their_gets, our_sets, their_sets, cold, longer, their_longer = take_turns(
+            conditions, turns
+        )
+    after = f"{_FEW} in a row after the other one's turn"
     return [
         _figure(f"get, {place}", our_gets, theirs, their_gets, _GET),
         _figure(f"set, {place}", our_sets, theirs, their_sets, _SET[place]),
-        _figure(
-            f"set, {place}, {_FEW} in a row after the other one's turn", cold, theirs, their_sets
-        ),
+        _figure(f"set, {place}, {after}", cold, theirs, their_sets),
+        _figure(f"the same with other lengths, {place}", longer, theirs, their_longer),
     ]
+
+
+def _tables(names: Sequence[str], stored: Sequence[bytes]) -> list[Table]:
+    """Return values of the names, others of the same length, and some of other lengths."""
+    others = [value[::-1] for value in stored]
+    shorter = [value[: 40 + at * 37 % 120] for at, value in enumerate(stored)]
+    return [dict(zip(names, some, strict=True)) for some in (stored, others, shorter)]
 
 
 def _collections(conditions: Conditions, theirs: str) -> list[Figure]:
@@ -196,7 +224,8 @@ class User:
         """Open the cache."""
         self._draw = random.Random(number)
         self._cache = importlib.import_module(package).Cache(folder)
-        self._table = dict(zip(keys(_FEW), values(_FEW), strict=True))
+        self._tables = _tables(keys(_FEW), values(_FEW))[:2]
+        self._table = self._tables[0]
 
     def fill(self) -> None:
         """Store all entries."""
@@ -216,7 +245,7 @@ class User:
 
     def write(self, count: int) -> int:
         """Set so many entries; return the nanoseconds that the sets took."""
-        set_, table, names = self._cache.set, self._table, self._names(count)
+        set_, table, names = self._cache.set, self._next_table(), self._names(count)
         began = time.perf_counter_ns()
         for name in names:
             set_(name, table[name], retry=True)
@@ -224,7 +253,7 @@ class User:
 
     def write_each(self, count: int) -> bytes:
         """Set so many entries; return the nanoseconds of each, as an array of 64-bit integers."""
-        set_, table, names = self._cache.set, self._table, self._names(count)
+        set_, table, names = self._cache.set, self._next_table(), self._names(count)
         times = array("Q", bytes(8 * count))
         clock = time.perf_counter_ns
         for place, name in enumerate(names):
@@ -239,8 +268,18 @@ class User:
         require("a cache", map(self._cache.get, self._table), list(self._table.values()))
         return count
 
+    def _next_table(self) -> Table:
+        # All processes write in the same turns, so all keys will have this table's values.
+        self._tables.reverse()
+        self._table = self._tables[0]
+        return self._table
+
     def _names(self, count: int) -> list[str]:
-        return self._draw.choices(list(self._table), k=count)
+        # Each key as often as every other one: so each has the last value in the end.
+        names: list[str] = []
+        while len(names) < count:
+            names += self._draw.sample(list(self._table), _FEW)
+        return names[:count]
 
 
 def _many_processes(conditions: Conditions, theirs: str) -> list[Figure]:

@@ -12,6 +12,7 @@ import threading
 import pytest
 
 from compat.cache_workers import pull_all, push_all
+from drivers.faults import interrupted_at
 from tuckbox.compat.diskcache import passing_items
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -189,20 +190,81 @@ def test_processes_with_one_queue(tmp_path):
 def test_a_forked_child_knows_no_ends(tmp_path):
     with ours.Cache(str(tmp_path)) as cache:
         warm(cache)
-        cache.push("before")
+        for value in "ab":
+            cache.push(value)
+        go, wait = os.pipe()[::-1]
         child = os.fork()
         if child == 0:
             try:
-                for number in range(50):
-                    cache.push(("child", number), retry=True)
-            finally:
-                os._exit(0)
-        for number in range(50):
-            cache.push(("parent", number), retry=True)
-        os.waitpid(child, 0)
-        found = [cache.pull()[1] for _ in range(102)]
-        assert (found[0], found[-1]) == ("before", None)
-        for who in ("child", "parent"):
-            of_one = [number for name, number in found[1:-1] if name == who]
-            assert of_one == list(range(50))
+                os.read(wait, 1)
+                cache.push("child")
+                assert cache.pull()[1] == "a"
+                cache.push("child again")
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        for value in "cd":
+            cache.push(value)
+        os.write(go, b"x")
+        assert os.waitpid(child, 0)[1] == 0
+        cache.push("parent")
+        found = [cache.pull()[1] for _ in range(7)]
+        assert found == ["b", "c", "d", "child", "child again", "parent", None]
         assert cache.check() == []
+
+
+def test_an_interruption_at_any_line_leaves_the_queue_usable(tmp_path):
+    files = passing_items.__file__
+    with ours.Cache(str(tmp_path), timeout=5) as cache:
+        for name in ("push", "pull"):
+            line = 0
+            while True:
+                warm(cache)
+                for value in ("a", "b"):
+                    cache.push(value)
+                change = cache.pull if name == "pull" else lambda: cache.push("new")
+                if not interrupted_at(line, change, files):
+                    break
+                thread = threading.Thread(target=cache.push, args=("thread",))
+                thread.start()
+                thread.join(30)
+                found = [cache.pull()[1] for _ in range(5)]
+                # The change was made or not.
+                assert [value for value in found if value in {"b", "thread"}] == ["b", "thread"]
+                assert ("a" in found) or name == "pull"
+                assert cache.pull() == (None, None)
+                line += 1
+            assert line > 20
+            cache.clear()
+        assert cache.check() == []
+
+
+def test_a_pull_with_the_lock_knows_the_next_item(tmp_path):
+    with ours.Cache(str(tmp_path), timeout=0.01) as cache:
+        warm(cache)
+        for number in range(20):
+            cache.push(number)
+        with cache.transact():
+            assert cache.pull()[1] == 0
+            assert cache.pull(side="back")[1] == 19
+        warm(cache)
+        with (tmp_path / "cache.lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            assert [cache.pull()[1] for _ in range(5)] == [1, 2, 3, 4, 5]
+            assert [cache.pull(side="back")[1] for _ in range(5)] == [18, 17, 16, 15, 14]
+
+
+class Failing(ours.Disk):
+    def fetch(self, mode, filename, value, read):
+        if value == "bad":
+            raise OSError("it is gone")
+        return super().fetch(mode, filename, value, read)
+
+
+def test_a_disk_of_the_program_may_fail(tmp_path):
+    with ours.Cache(str(tmp_path), disk=Failing) as cache:
+        warm(cache)
+        for value in ("bad", "good"):
+            cache.push(value)
+        assert cache.pull()[1] == "good"
+        assert cache.pull() == (None, None)

@@ -33,8 +33,9 @@ const ABANDONED: u64 = 1 << 30;
 /// its core, and with more processes than cores it gets the core back only after the others' time
 /// slices, which are a hundred times as long.
 const SPIN_FOR: Duration = Duration::from_micros(64);
-/// When a waiter begins to give its core away between attempts: the owner may need that core, and
-/// most holds are shorter.
+/// When a waiter begins to give its core away between attempts, as most holds are shorter: the owner
+/// may need that core. If another process gets it, the waiter may return after that one's time slice,
+/// and then it sleeps.
 const YIELD_FROM: Duration = Duration::from_micros(8);
 /// Attempts between two looks at the clock.
 const SPINS: u32 = 32;

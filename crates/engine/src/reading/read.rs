@@ -1,14 +1,15 @@
 //! Lock-free reads. Must not know how writes choose what to store or evict.
 //!
 //! A read loads the shard's state and epoch, and finds the slot. It loads the slot, then the
-//! generation of its segment, then **the slot and the epoch again**. It loads word 0 of the record,
+//! generation of its segment and word 0 of the record, then **the slot and the epoch again**. It
 //! copies the record, and checks word 0 and the generation again. It compares the whole key and
 //! verifies the checksum. If nothing was found, it checks that the state and the epoch are the same.
 //!
-//! The race: while a reader copies, a writer may free the segment and reuse it. The second slot
-//! load makes this harmless: a slot is cleared before its segment's generation moves, so the loaded
-//! generation belongs to the use in which the record was written. The last check shows that this
-//! use had not ended when the copy was complete. The proof and the four invariants that writers
+//! The race: while a reader copies, a writer may free the segment and reuse it, or write another
+//! record over one that was replaced. The second slot load makes this harmless: a slot is changed
+//! before its segment's generation moves, and before its record's place is used again. So the loaded
+//! generation and word 0 belong to the record that the slot led to. The last check shows that it was
+//! still there when the copy was complete. The proof and the four invariants that writers
 //! keep are in `docs/explanation/concurrency.md`, "The lock-free read".
 //!
 //! A read that meets a change starts again. After a bounded number of attempts it continues under

@@ -1,7 +1,7 @@
 //! The places of records that an open file remembers, outside of the shared memory. Must not know what
 //! they are for, nor whether they are still good.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{fence, AtomicU64, Ordering};
 
 /// Places for each shard, each for some of the lengths.
 const PLACES: usize = 8;
@@ -36,10 +36,14 @@ impl Places {
     #[inline]
     pub fn remember(&self, shard: u64, place: RememberedPlace) {
         let RememberedPlace { offset, first, generation, log_bytes } = place;
-        let words = self.words(shard, log_bytes);
-        for (word, value) in words.iter().zip([offset, first, generation, log_bytes]) {
+        let [offset_word, rest @ ..] = self.words(shard, log_bytes);
+        // A child that is forked in between knows no place, not half of one.
+        offset_word.store(0, Ordering::Relaxed);
+        fence(Ordering::Release);
+        for (word, value) in rest.iter().zip([first, generation, log_bytes]) {
             word.store(value, Ordering::Relaxed);
         }
+        offset_word.store(offset, Ordering::Release);
     }
 
     /// Returns a place for a record of this length, and forgets it.

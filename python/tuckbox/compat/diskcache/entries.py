@@ -15,6 +15,7 @@ import math
 import os
 import struct
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Final, Optional
@@ -157,6 +158,17 @@ def field_of(entry: Entry, field: int) -> Any:
     return entry[STORED] if field == ACCESSED else _LONGER[field]
 
 
+_OPEN: Final[weakref.WeakSet[Entries]] = weakref.WeakSet()
+
+
+def _forget_in_child() -> None:
+    for entries in list(_OPEN):
+        entries.forget_as_child()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
 class Entries:
     """The entries of one directory, and the handle on its file.
 
@@ -174,8 +186,9 @@ class Entries:
         gate: The word of the closed gate when this handle last held the lock; None if it does not
             know the state of then.
         known: What changes that take no lock must know; see `Known`.
-        known_ends: Of queues, the ends that this handle knows. They hold as long as no other handle
-            takes the lock.
+        known_ends: Of queues, the ends that this handle knows, as long as no other handle takes the
+            lock. Each holder of the lock has a dict of its own: a change without the lock that
+            is late leaves what it knows in the one that it had.
         put_plain: `Passage.put` of the engine while it may be called; otherwise it refuses.
         plain_limits: If a str, bytes, int or float is stored as it is, so that `put_plain` may be
             called: returns from which length on a value becomes a file, and from how many bytes on
@@ -185,6 +198,7 @@ class Entries:
     # What each set and get loads: CPython finds slots faster than the many other attributes.
     __slots__ = (
         "__dict__",
+        "__weakref__",
         "_watched",
         "file",
         "gate",
@@ -222,6 +236,7 @@ class Entries:
         self.directory = directory = os.path.abspath(directory)
         self.remove_file = remove_file
         self.foreign = 0
+        self._forgotten = 0
         self.plain_limits: Optional[PlainLimits] = None
         self.forget()
         self._watched = False
@@ -235,8 +250,8 @@ class Entries:
         self._last_number = 0
         self._noted: set[Any] = set()
         self._doomed: list[str] = []
-        # Of queues: the ends, and what is stored.
         self.known_ends: dict[str, Ends] = {}
+        _OPEN.add(self)
         self.open()
         self.signatures: Optional[Signatures] = None
         if secret is not None:
@@ -400,14 +415,16 @@ class Entries:
             if self.file.closed:
                 self.open()
             last, self.gate = self.gate, None
+            known_ends, self.known_ends = self.known_ends, {}
             gate = self.file._close_gate()
             self._hear()
             is_alone = last is not None and gate == last + _GATE_TURN
             self._opens = is_alone if opens is None else opens
-            if not is_alone:
+            if is_alone:
+                self.known_ends.update(known_ends)
+            else:
                 # Another handle has held the lock since.
                 self._load()
-                self.known_ends.clear()
                 if self.lock.has_journal():
                     self._undo()
             if self._saved is None or self.file._is_weight_unsure:
@@ -443,7 +460,7 @@ class Entries:
         removable: list[str] = []
         try:
             if failed:
-                self.known_ends.clear()
+                self.known_ends = {}
             if self.lock.depth == 1:
                 if failed and self._undoing:
                     self._undo()
@@ -486,8 +503,15 @@ class Entries:
         file_bytes, soonest, queues = state
         return self._know(gate, soonest, file_bytes, queues)
 
+    def forget_as_child(self) -> None:
+        """Forget what only the parent may rely on, in a child that was forked off."""
+        self.gate = None
+        self.known_ends = {}
+        self.forget()
+
     def forget(self) -> None:
         """Forget what holds while the gate is open."""
+        self._forgotten += 1
         # No gate has this word.
         self.known: Known = (GATE_STATES, None, 0, 0, 0)
         self.put_plain: PutPlain = _refuse
@@ -499,11 +523,15 @@ class Entries:
             # Not above: the module can be imported where there is no extension.
             from tuckbox._engine import Passage  # noqa: PLC0415
 
+            forgotten = self._forgotten
             ends = (math.ceil(min(max(limit, 0), _NO_LIMIT)) for limit in self.plain_limits())
             passage = Passage(
                 self.file, gate, soonest, file_bytes, queues > 0, most, LONGEST_KEY, *ends
             )
             self.put_plain = passage.put
+            if forgotten != self._forgotten:
+                # Another thread has changed a limit meanwhile.
+                self.forget()
         return known
 
     @property
@@ -717,13 +745,16 @@ class Entries:
 
     def ends(self, queue: str) -> Optional[tuple[int, int]]:
         """Return the lowest and the highest number that a queue may have; None if unknown."""
+        known = self._ends(queue)
+        return None if known is None else known[0]
+
+    def _ends(self, queue: str) -> Optional[Ends]:
         known = self.known_ends.get(queue)
-        if known is None:
-            found: Optional[tuple[int, int]] = self.peek(("queue", queue)) if self.queues else None
-            if found is None:
-                return None
-            self.known_ends[queue] = known = (found, found)
-        return known[0]
+        if known is None and self.queues:
+            found: Optional[tuple[int, int]] = self.peek(("queue", queue))
+            if found is not None:
+                self.known_ends[queue] = known = (found, found)
+        return known
 
     def put_ends(self, queue: str, ends: tuple[int, int]) -> None:
         """Keep the ends of a queue.
@@ -731,7 +762,7 @@ class Entries:
         What is stored for other handles may be wider, so that it is not stored for each item.
         """
         key = ("queue", queue)
-        known = self.known_ends.get(queue)
+        known = self._ends(queue)
         stored = None if known is None else known[1]
         low, high = ends
         if stored is None or not (

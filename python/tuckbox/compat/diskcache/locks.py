@@ -51,7 +51,7 @@ class WriteLock:
         >>> lock.release()
     """
 
-    __slots__ = ("_fd", "_path", "_process", "depth", "mutex", "signatures")
+    __slots__ = ("_fd", "_mutex", "_path", "_process", "depth", "signatures")
 
     def __init__(self, path: str) -> None:
         """Open no file yet."""
@@ -63,7 +63,7 @@ class WriteLock:
 
     def _start(self) -> None:
         self._process = _forks
-        self.mutex = threading.RLock()
+        self._mutex = threading.RLock()
         self.depth = 0
 
     def acquire(self, timeout: float, retry: bool) -> bool:
@@ -83,8 +83,8 @@ class WriteLock:
             # The mutex and the file's lock are the parent's.
             self.close_file()
             self._start()
-        if not self.mutex.acquire(blocking=False):
-            while not self.mutex.acquire(timeout=max(timeout, 0.0)):
+        if not self._mutex.acquire(blocking=False):
+            while not self._mutex.acquire(timeout=max(timeout, 0.0)):
                 if not retry:
                     raise Timeout
         self.depth += 1
@@ -94,7 +94,7 @@ class WriteLock:
             self._lock_file(timeout, retry)
         except BaseException:
             self.depth -= 1
-            self.mutex.release()
+            self._mutex.release()
             raise
         return True
 
@@ -136,20 +136,7 @@ class WriteLock:
         self.depth -= 1
         if not self.depth:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
-        self.mutex.release()
-
-    def keep_threads_out(self) -> bool:
-        """Keep other threads of this handle from taking the lock, without taking it.
-
-        Returns:
-            Whether it is so now: release `mutex` then. Not if the lock is held.
-        """
-        if self._process != _forks or not self.mutex.acquire(False):
-            return False
-        if self.depth:
-            self.mutex.release()
-            return False
-        return True
+        self._mutex.release()
 
     @property
     def held(self) -> bool:
@@ -209,13 +196,13 @@ class WriteLock:
         if self._process != _forks:
             self.close_file()
             also()
-        elif self.mutex.acquire(blocking=False):
+        elif self._mutex.acquire(blocking=False):
             try:
                 if not self.depth:
                     self.close_file()
                     also()
             finally:
-                self.mutex.release()
+                self._mutex.release()
 
     def close_file(self) -> None:
         """Close the file."""

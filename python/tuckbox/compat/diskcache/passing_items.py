@@ -1,9 +1,13 @@
 """`PassingItems`: changes of a queue that take no lock, because no other handle follows the queue.
 
 The handle that has opened the gate knows the ends of a queue until another one takes the lock,
-which closes the gate. So it adds and removes items as `Passing` changes entries. Other threads of
-the handle are kept out meanwhile. All else is left to the caller, who takes the lock. Must not know
-how values become bytes.
+which closes the gate. So it adds and removes items as `Passing` changes entries. All else is left
+to the caller, who takes the lock. Must not know how values become bytes.
+
+A change takes the ends away while it uses them. So another thread, or a signal handler, finds none
+and takes the lock, which closes the gate: then the change is refused, or it is complete already. It
+puts the ends back only into the dict from which it has taken them. If the lock was taken since,
+that one is not used any more.
 """
 
 from __future__ import annotations
@@ -65,19 +69,16 @@ class PassingItems:
         """
         entries = self._entries
         gate, soonest, file_bytes, _, most = entries.known
-        now = time.time()
-        if (
-            entries.gate != gate | GATE_CLOSED
-            or (soonest is not None and soonest < now)
-            or not entries.lock.keep_threads_out()
-        ):
-            return None, False
         name = name_of_queue(prefix)
-        # Only one call has them: a signal handler meanwhile takes the lock.
-        ends = after = entries.known_ends.pop(name, None)
+        now = time.time()
+        known_ends = entries.known_ends
+        # Last: only then the dict is that of the time when this handle opened the gate.
+        if entries.gate != gate | GATE_CLOSED or (soonest is not None and soonest < now):
+            return None, False
+        ends = after = known_ends.pop(name, None)
+        if ends is None:
+            return None, False
         try:
-            if ends is None:
-                return None, False
             (low, high), stored = ends
             if low > high:
                 low = high = number = FIRST
@@ -110,8 +111,7 @@ class PassingItems:
             return None, False
         finally:
             if after is not None:
-                entries.known_ends.setdefault(name, after)
-            entries.lock.mutex.release()
+                known_ends.setdefault(name, after)
         if entries.watched:
             entries.remember(change, place, entry)
         return key, weight >= most or weight + file_bytes >= size_limit
@@ -132,13 +132,14 @@ class PassingItems:
         """
         entries = self._entries
         gate = entries.known[0]
-        if entries.gate != gate | GATE_CLOSED or not entries.lock.keep_threads_out():
-            return None
         name = name_of_queue(prefix)
-        ends = after = entries.known_ends.pop(name, None)
+        known_ends = entries.known_ends
+        if entries.gate != gate | GATE_CLOSED:
+            return None
+        ends = after = known_ends.pop(name, None)
+        if ends is None:
+            return None
         try:
-            if ends is None:
-                return None
             (low, high), stored = ends
             if low > high:
                 return (None, None) if entries.file._gate == gate else None
@@ -164,8 +165,7 @@ class PassingItems:
             return None
         finally:
             if after is not None:
-                entries.known_ends.setdefault(name, after)
-            entries.lock.mutex.release()
+                known_ends.setdefault(name, after)
         if entries.watched:
             entries.remember(change, place, None)
         return key, entry

@@ -191,7 +191,9 @@ class Queues:
         keep: bool,
     ) -> Any:
         step = _step_from(side)
-        taken = self._items.take(prefix, step, keep=keep)
+        # A `Disk` of the program may raise when it fetches: then the next item is taken.
+        is_plain = type(self._disk) is Disk
+        taken = self._items.take(prefix, step, keep=keep) if is_plain else None
         if taken is not None:
             key, entry = taken
             if entry is None:
@@ -210,6 +212,7 @@ class Queues:
                 usable = (until is None or until >= time.time()) and failed.count(entry) < TRIES
                 if not (keep and usable):
                     entries.remove(place, entry)
+                    self._leave_out(prefix, number, step)
                 if not usable:
                     continue
                 try:
@@ -219,6 +222,14 @@ class Queues:
                     failed.append(entry)
                     continue
                 return self._with_extras(entry, (key, value), expire_time, tag)
+
+    def _leave_out(self, prefix: Optional[str], number: int, step: int) -> None:
+        """Note that the first item, or the last one with step -1, was removed."""
+        name = name_of_queue(prefix)
+        ends = self._entries.ends(name)
+        if ends is not None:
+            low, high = ends
+            self._entries.put_ends(name, (number + 1, high) if step > 0 else (low, number - 1))
 
     def _end_of(self, prefix: Optional[str], step: int) -> Optional[_Item]:
         """Return the first item, or the last one with step -1; None if the queue is empty."""
