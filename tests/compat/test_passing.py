@@ -393,6 +393,51 @@ def test_two_handles_of_a_queue(cache, other):
     assert [cache[key] for key in cache.iterkeys()] == expected
 
 
+# --- Getting the most common values --------------------------------------------------------------
+
+
+VALUES = [
+    "",
+    "x",
+    "x" * 63,
+    "x" * 64,
+    "\u00e9" * 300,
+    b"",
+    b"x" * 200,
+    7,
+    2**62,
+    1.5,
+    None,
+    (1, "a"),
+]
+
+
+@pytest.mark.parametrize("policy", ["least-recently-stored", "least-frequently-used"])
+@pytest.mark.parametrize("secret", [None, "secret"])
+def test_a_get_returns_what_was_set_whatever_its_way(tmp_path, policy, secret):
+    with ours.Cache(str(tmp_path), eviction_policy=policy, secret=secret) as cache:
+        warm(cache)
+        for key in ("key", "k" * 5000, "\udc80", b"key", 7, (1, "key")):
+            for value in VALUES:
+                cache.set(key, value)
+                assert cache.get(key) == cache[key] == value
+                assert type(cache.get(key)) is type(value)
+                assert cache.get(key, expire_time=True, tag=True) == (value, None, None)
+                cache.set(key, value, expire=1000, tag="red")
+                assert cache.get(key) == value
+                assert cache.get(key, tag=True) == (value, "red")
+                assert cache.get(key, read=True) == value
+            cache.delete(key)
+            assert cache.get(key, "default") == "default"
+        cache.stats(enable=True, reset=True)
+        cache.set("key", "value")
+        assert [cache.get("key"), cache.get("missing")] == ["value", None]
+        assert cache.stats() == (1, 1)
+        cache.stats(enable=False)
+        cache.close()
+        assert cache.get("key") == "value", "it is opened again"
+
+
 # --- Waiting for the gate ------------------------------------------------------------------------
 
 

@@ -1,6 +1,6 @@
-//! `Passage`: sets a plain value under a `str` through the gate, in one call. It does what the slower way
-//! of `tuckbox.compat.diskcache` does for such an entry, or nothing: then that way is taken, and raises what
-//! there is to raise. Must not know what a gate is for (`gate`).
+//! `Passage`: sets a plain value under a `str` through the gate, in one call; and `Core._plain_value`, which
+//! gets one. Both do what the slower way of `tuckbox.compat.diskcache` does for such an entry, or nothing:
+//! then that way is taken, and raises what there is to raise. Must not know what a gate is for (`gate`).
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -169,10 +169,43 @@ impl Method<Passage, 2> for Put {
     }
 }
 
-/// Adds `put` to the class.
+/// `Core._plain_value`.
+struct PlainValue;
+
+impl Method<Core, 1> for PlainValue {
+    const NAME: &'static CStr = c"_plain_value";
+    const DOC: &'static CStr = c"_plain_value($self, key)\n--\n\n\
+        Return the str or bytes that `Passage.put` has stored under a str, or None.\n";
+    const PARAMETERS: [&'static str; 1] = ["key"];
+    const REQUIRED: usize = 1;
+
+    #[inline(always)]
+    fn call<'py>(
+        py: Python<'py>,
+        core: &Bound<'py, Core>,
+        [key]: [Argument<'_, 'py>; 1],
+    ) -> Quick<Bound<'py, PyAny>> {
+        let found = (|| {
+            let key = key?;
+            let opened = core.get().opened().ok()?;
+            let text = keys::plain(&key).filter(|_| opened.space.is_none())?;
+            scratch::with_buffer(|buffer| match opened.cache.get(text.as_bytes(), buffer) {
+                Ok(Some(entry)) => Used {
+                    result: codec::stamped_value(py, entry.value),
+                    read_bytes: entry.value.len(),
+                },
+                Ok(None) | Err(_) => Used { result: None, read_bytes: 0 },
+            })
+        })();
+        Ok(found.unwrap_or_else(|| py.None().into_bound(py)))
+    }
+}
+
+/// Adds the methods to their classes.
 ///
 /// # Errors
 /// Exceptions of Python.
 pub fn install_methods(py: Python<'_>) -> PyResult<()> {
+    fastcall::install::<Core, PlainValue, 1>(py)?;
     fastcall::install::<Passage, Put, 2>(py)
 }

@@ -48,7 +48,7 @@ mod whole;
 
 pub use decode::{corrupt, decode};
 pub use encode::{encode_plain, encoded, is_storable, Rules};
-pub use stamped::{encode_stamped, stamp_of, Stamp};
+pub use stamped::{encode_stamped, stamp_of, stamped_value, Stamp};
 pub use whole::{encode_whole, Stored};
 
 /// Whether a value with this tag is a `bytes` object.

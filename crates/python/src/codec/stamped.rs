@@ -104,6 +104,30 @@ pub fn stamp_of(value: Value<'_>) -> Option<Stamp> {
     Some(Stamp { length, number })
 }
 
+/// The value of what [`encode_stamped`] wrote, if it is a `str` or `bytes`. What follows it is not looked
+/// at.
+pub fn stamped_value<'py>(py: Python<'py>, value: Value<'_>) -> Option<Bound<'py, PyAny>> {
+    let Value::Bytes { tag: code::TUPLE, bytes: [COUNT, code, rest @ ..] } = value else {
+        return None;
+    };
+    let mut rest = rest;
+    match *code {
+        code::SHORT_STR..code::SMALL_INT => {
+            let content = take(&mut rest, u64::from(*code - code::SHORT_STR))?;
+            PyString::from_bytes(py, content).ok().map(Bound::into_any)
+        }
+        code::STR => {
+            let length_bytes = varint::take(&mut rest)?;
+            PyString::from_bytes(py, take(&mut rest, length_bytes)?).ok().map(Bound::into_any)
+        }
+        code::BYTES => {
+            let length_bytes = varint::take(&mut rest)?;
+            Some(PyBytes::new(py, take(&mut rest, length_bytes)?).into_any())
+        }
+        _ => None,
+    }
+}
+
 fn take<'b>(rest: &mut &'b [u8], length_bytes: u64) -> Option<&'b [u8]> {
     let (taken, left) = rest.split_at_checked(usize::try_from(length_bytes).ok()?)?;
     *rest = left;

@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 
 use proptest::prelude::*;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyModule};
+use pyo3::types::{PyBytes, PyDict, PyModule, PyString};
 use tuckbox_engine::{Config, Handle, Place, Value};
 
-use super::{decode, encode::encode, encode_stamped, stamp_of, Rules};
+use super::{decode, encode::encode, encode_stamped, stamp_of, stamped_value, Rules};
 use crate::errors::classes::EntryCorrupt;
 use crate::objects::{Entry, Objects};
 
@@ -131,6 +131,11 @@ others = [None, True, 2**63, "\ud800", (1,), [1], bytearray(b"x"), "x" * 1000, b
                 assert_eq!((whole[0], &whole[1..]), (super::code::TUPLE, &stamped[..]));
                 let read = stamp_of(super::encoded(&whole)).unwrap();
                 assert_eq!((read.length, read.number), (length, number));
+                let alone = stamped_value(py, super::encoded(&whole));
+                let is_text =
+                    value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>();
+                assert_eq!(alone.is_some(), is_text, "{value}");
+                assert!(alone.is_none_or(|alone| alone.eq(&value).unwrap()), "{value}");
             }
         }
         for value in module.getattr("others").unwrap().try_iter().unwrap() {
@@ -140,11 +145,14 @@ others = [None, True, 2**63, "\ud800", (1,), [1], bytearray(b"x"), "x" * 1000, b
             encode(&tuple, UNLIMITED, &mut whole).unwrap();
             let is_long = value.len().is_ok_and(|length| length == 1000);
             assert_eq!(stamp_of(super::encoded(&whole)).is_some(), is_long, "{value}");
+            let alone = stamped_value(py, super::encoded(&whole));
+            assert_eq!(alone.is_some(), is_long, "{value}");
         }
         for other in
             [Value::Int(7), Value::bytes(b"\x03\xc0\xc0"), super::encoded(b"\x0a\x03\xc0\xc0")]
         {
             assert!(stamp_of(other).is_none());
+            assert!(stamped_value(py, other).is_none());
         }
     });
 }
@@ -238,7 +246,9 @@ proptest! {
             stamp_of(Value::Bytes { tag, bytes: &bytes });
         }
         bytes.insert(0, 3);
-        stamp_of(Value::Bytes { tag: super::code::TUPLE, bytes: &bytes });
+        let value = Value::Bytes { tag: super::code::TUPLE, bytes: &bytes };
+        stamp_of(value);
+        with_python(|py| stamped_value(py, value).is_some());
     }
 
     #[test]

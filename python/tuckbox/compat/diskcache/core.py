@@ -98,7 +98,7 @@ class Cache(Queues):
     """
 
     # What each set and get loads: CPython finds slots faster than the many other attributes.
-    __slots__ = ("_disk", "_entries", "_reads_change", "_size_limit")
+    __slots__ = ("_disk", "_entries", "_reads_change", "_reads_plain", "_size_limit")
 
     _first_size = FIRST_SIZE
 
@@ -206,7 +206,7 @@ class Cache(Queues):
     @statistics.setter
     def statistics(self, enable: int) -> None:
         self._statistics = enable
-        self._reads_change = bool(enable) or self._policy.marks_reads
+        self._note_reads()
 
     @property
     def eviction_policy(self) -> str:
@@ -217,7 +217,11 @@ class Cache(Queues):
     def eviction_policy(self, name: str) -> None:
         self._policy = policy_of(name)
         self._eviction_policy = name
+        self._note_reads()
+
+    def _note_reads(self) -> None:
         self._reads_change = bool(self._statistics) or self._policy.marks_reads
+        self._reads_plain = type(self._disk) is Disk and not self._reads_change
 
     @property
     def directory(self) -> str:
@@ -543,6 +547,11 @@ class Cache(Queues):
             >>> cache.get("user:42", tag=True)
             ('Ada', 'users')
         """
+        if self._reads_plain and not (read or expire_time or tag):
+            # The most common values, without the steps below; or None.
+            value = self._entries.plain_value(key)
+            if value is not None:
+                return value
         disk = self._disk
         kind = type(key)
         if kind is str and len(key) < LONGEST_KEY and type(disk) is Disk:

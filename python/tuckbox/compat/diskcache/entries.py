@@ -189,6 +189,8 @@ class Entries:
         known_ends: Of queues, the ends that this handle knows, as long as no other handle takes the
             lock. Each holder of the lock has a dict of its own: a change without the lock that
             is late leaves what it knows in the one that it had.
+        plain_value: `Core._plain_value` of the engine, which returns the value of the most common
+            entries; None for others. May not be used if there are no `plain_limits`.
         put_plain: `Passage.put` of the engine while it may be called; otherwise it refuses.
         plain_limits: If a str, bytes, int or float is stored as it is, so that `put_plain` may be
             called: returns from which length on a value becomes a file, and from how many bytes on
@@ -205,6 +207,7 @@ class Entries:
         "known",
         "known_ends",
         "lock",
+        "plain_value",
         "put_plain",
         "read",
     )
@@ -266,7 +269,7 @@ class Entries:
         self.file = File(
             self._path, pickle="private", **({} if os.path.exists(self._path) else new)
         )
-        self.read = self.file.get
+        self.read, self.plain_value = self.file.get, self.file._plain_value
         if self.file.path != self._path:
             path = self.file.path
             self.file.close()
@@ -279,7 +282,7 @@ class Entries:
             # The other handle was only for its look at the directory.
             self.file.close()
             self.file = File(self._path, pickle="signed", secret=self._secret.given)
-            self.read = self.file.get
+            self.read, self.plain_value = self.file.get, self.file._plain_value
 
     def close(self) -> None:
         """Close the file, unless a thread is changing it. Every operation opens it again."""
