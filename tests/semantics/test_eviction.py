@@ -60,7 +60,7 @@ def test_what_is_read_more_often_than_others_is_kept(full: Cache) -> None:
 def test_what_was_read_often_long_ago_makes_room(full: Cache) -> None:
     """Counting reads alone would keep the old entries."""
     part = CAPACITY * 6 // 10
-    for name, turns in (("old", 20), ("new", 6)):
+    for name, turns in (("old", 20), ("new", 16)):
         for _ in range(turns):
             hits_of(full, name, range(part))
     assert hits_of(full, "new", range(part)) > 0.9 * part
