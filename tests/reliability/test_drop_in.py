@@ -503,6 +503,8 @@ def die_at_each_step(folder: Path, name: str, stride: int) -> int:
         cache = Cache(path, 10, disk_min_file_size=FILE_BYTES)
         cache.clear()
         fill(cache)
+        with cache.transact():
+            pass  # This leaves the gate closed. So each process takes the lock.
         if not states:
             states.append(state_of(cache))
         is_killed = die_doing(deed, folder, step, path)
