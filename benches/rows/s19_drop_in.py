@@ -88,7 +88,7 @@ def _one_process(conditions: Conditions, theirs: str, place: str, parent: Path) 
         return Turn(_FEW * loops, get_all(cache.get), lambda: read * loops, check)
 
     def sets(cache: EitherCache, loops: int, *, changes_length: bool = False) -> Turn:
-        others = itertools.cycle(tables[1:] if changes_length else tables[:2])
+        others = itertools.cycle(tables[2:] if changes_length else tables[:2])
 
         def prepare() -> Table:
             return next(others)
@@ -134,8 +134,10 @@ def _one_process(conditions: Conditions, theirs: str, place: str, parent: Path) 
 def _tables(names: Sequence[str], stored: Sequence[bytes]) -> list[Table]:
     """Return values of the names, others of the same length, and some of other lengths."""
     others = [value[::-1] for value in stored]
-    shorter = [value[: 40 + at * 37 % 120] for at, value in enumerate(stored)]
-    return [dict(zip(names, some, strict=True)) for some in (stored, others, shorter)]
+    shorter, longer = (
+        [value[: least + at * 37 % 60] for at, value in enumerate(stored)] for least in (30, 99)
+    )
+    return [dict(zip(names, some, strict=True)) for some in (stored, others, shorter, longer)]
 
 
 def _collections(conditions: Conditions, theirs: str) -> list[Figure]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import importlib
 import multiprocessing
@@ -268,3 +269,24 @@ def test_a_disk_of_the_program_may_fail(tmp_path):
             cache.push(value)
         assert cache.pull()[1] == "good"
         assert cache.pull() == (None, None)
+
+
+def test_a_fork_that_calls_no_hook_is_noticed(tmp_path):
+    """As a host that is no Python program may fork."""
+    with ours.Cache(str(tmp_path)) as cache:
+        warm(cache)
+        assert cache.pull() == (None, None)
+        child = ctypes.PyDLL(None).fork()
+        if child == 0:
+            try:
+                for number in range(5):
+                    cache.push(number)
+                assert cache.incr("count") == 1
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert [cache.pull()[1] for _ in range(6)] == [0, 1, 2, 3, 4, None]
+        with cache.transact():
+            assert cache.incr("count") == 2
+        assert cache.check() == []

@@ -191,6 +191,7 @@ class Entries:
             is late leaves what it knows in the one that it had.
         plain_value: `Core._plain_value` of the engine, which returns the value of the most common
             entries; None for others. May not be used if there are no `plain_limits`.
+        process: The process to which `gate` and `known_ends` belong.
         put_plain: `Passage.put` of the engine while it may be called; otherwise it refuses.
         plain_limits: If a str, bytes, int or float is stored as it is, so that `put_plain` may be
             called: returns from which length on a value becomes a file, and from how many bytes on
@@ -208,6 +209,7 @@ class Entries:
         "known_ends",
         "lock",
         "plain_value",
+        "process",
         "put_plain",
         "read",
     )
@@ -254,6 +256,7 @@ class Entries:
         self._noted: set[Any] = set()
         self._doomed: list[str] = []
         self.known_ends: dict[str, Ends] = {}
+        self.process = os.getpid()
         _OPEN.add(self)
         self.open()
         self.signatures: Optional[Signatures] = None
@@ -417,6 +420,9 @@ class Entries:
             self._noted, self._doomed = set(), []
             if self.file.closed:
                 self.open()
+            if self.process != os.getpid():
+                # A host that forks without CPython, as uWSGI may, does not call the hook.
+                self.forget_as_child()
             last, self.gate = self.gate, None
             known_ends, self.known_ends = self.known_ends, {}
             gate = self.file._close_gate()
@@ -508,6 +514,7 @@ class Entries:
 
     def forget_as_child(self) -> None:
         """Forget what only the parent may rely on, in a child that was forked off."""
+        self.process = os.getpid()
         self.gate = None
         self.known_ends = {}
         self.forget()
@@ -520,13 +527,12 @@ class Entries:
         self.put_plain: PutPlain = _refuse
 
     def _know(self, gate: int, soonest: Optional[float], file_bytes: int, queues: int) -> Known:
-        most = self.file.size // 2
+        most, forgotten = self.file.size // 2, self._forgotten
         self.known = known = (gate, soonest, file_bytes, queues, most)
         if self.plain_limits is not None and not self._watched:
             # Not above: the module can be imported where there is no extension.
             from tuckbox._engine import Passage  # noqa: PLC0415
 
-            forgotten = self._forgotten
             ends = (math.ceil(min(max(limit, 0), _NO_LIMIT)) for limit in self.plain_limits())
             passage = Passage(
                 self.file, gate, soonest, file_bytes, queues > 0, most, LONGEST_KEY, *ends

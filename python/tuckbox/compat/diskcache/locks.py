@@ -29,18 +29,6 @@ _FIRST_WAIT_S: Final = 20e-6
 _LONGEST_WAIT_S: Final = 2e-3
 
 
-_forks = 0
-"""How often this process was forked off from another one. Cheaper to compare than its id."""
-
-
-def _count_fork() -> None:
-    global _forks  # noqa: PLW0603
-    _forks += 1
-
-
-os.register_at_fork(after_in_child=_count_fork)
-
-
 class WriteLock:
     """The lock of one handle. Re-entrant in a thread.
 
@@ -62,7 +50,7 @@ class WriteLock:
         self._start()
 
     def _start(self) -> None:
-        self._process = _forks
+        self._process = os.getpid()
         self._mutex = threading.RLock()
         self.depth = 0
 
@@ -79,7 +67,7 @@ class WriteLock:
         Raises:
             Timeout: Another thread or process kept it for longer.
         """
-        if self._process != _forks:
+        if self._process != os.getpid():
             # The mutex and the file's lock are the parent's.
             self.close_file()
             self._start()
@@ -131,7 +119,7 @@ class WriteLock:
 
     def release(self) -> None:
         """Release what `acquire` took. In a child that was forked meanwhile, does nothing."""
-        if self._process != _forks:
+        if self._process != os.getpid():
             return
         self.depth -= 1
         if not self.depth:
@@ -141,7 +129,7 @@ class WriteLock:
     @property
     def held(self) -> bool:
         """Whether this process has taken the lock, or inherited it from before a fork."""
-        return self.depth > 0 and self._process == _forks
+        return self.depth > 0 and self._process == os.getpid()
 
     def append(self, *record: Any) -> None:
         """Append to the journal. Before the change, so that a torn record needs no undoing.
@@ -193,7 +181,7 @@ class WriteLock:
         Args:
             also: Called while no other thread can take the lock.
         """
-        if self._process != _forks:
+        if self._process != os.getpid():
             self.close_file()
             also()
         elif self._mutex.acquire(blocking=False):

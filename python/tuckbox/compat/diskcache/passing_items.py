@@ -12,6 +12,7 @@ that one is not used any more.
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, Final, Optional
 
@@ -73,7 +74,9 @@ class PassingItems:
         now = time.time()
         known_ends = entries.known_ends
         # Last: only then the dict is that of the time when this handle opened the gate.
-        if entries.gate != gate | GATE_CLOSED or (soonest is not None and soonest < now):
+        if entries.gate != gate | GATE_CLOSED or entries.process != os.getpid():
+            return None, False
+        if soonest is not None and soonest < now:
             return None, False
         ends = after = known_ends.pop(name, None)
         if ends is None:
@@ -134,7 +137,7 @@ class PassingItems:
         gate = entries.known[0]
         name = name_of_queue(prefix)
         known_ends = entries.known_ends
-        if entries.gate != gate | GATE_CLOSED:
+        if entries.gate != gate | GATE_CLOSED or entries.process != os.getpid():
             return None
         ends = after = known_ends.pop(name, None)
         if ends is None:

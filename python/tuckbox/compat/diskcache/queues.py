@@ -6,6 +6,7 @@ first and the last item are found without a scan. Must not know how values becom
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final, Optional, Protocol
 
@@ -198,7 +199,9 @@ class Queues:
             key, entry = taken
             if entry is None:
                 return self._default(default, expire_time, tag)
-            return self._with_extras(entry, (key, self._fetch(entry, False)), expire_time, tag)
+            # A pickle may raise an OSError: then the next item is taken.
+            with contextlib.suppress(OSError):
+                return self._with_extras(entry, (key, self._fetch(entry, False)), expire_time, tag)
         failed: list[Entry] = []
         while True:
             with self._transact(retry, opens=None) as entries:
