@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../../.."
 # mutant, test file (of the engine, or arena:file; lib for a test in the source), test
 mutants="
 one-slot-load       protocol  an_unpublished_record_is_not_read_by_a_reader_with_an_old_slot
-no-generation       protocol  an_unpublished_record_is_not_read_by_a_reader_with_an_old_generation
+no-generation       protocol  no_place_is_used_that_holds_something_else
 late-first-word     protocol  a_key_is_found_whose_old_place_has_another_keys_record
 place-of-another    lib       two_that_know_the_same_place_do_not_both_use_it
 place-behind-tail   protocol  no_place_is_used_that_holds_something_else
