@@ -24,9 +24,7 @@ no-state-check       a_key_is_found_while_its_bucket_is_split
 one-slot-load        a_segment_is_used_again_beside_a_reader
 late-first-word      a_key_is_found_while_another_one_is_written_over_its_old_record
 late-first-word      a_key_is_written_over_its_old_record_beside_a_reader
-no-taker-fence       a_segment_is_used_again_beside_a_reader
 no-taker-fence       a_segment_is_taken_by_another_process_beside_a_reader
-no-taker-fence       a_spare_segment_is_used_by_another_process_beside_a_reader
 late-generation      a_segment_is_taken_by_another_process_beside_a_reader
 no-second-look       a_free_segment_is_found_however_taking_and_freeing_meet
 no-epoch-check       a_clear_beside_a_reader
