@@ -119,7 +119,7 @@ def _one_process(conditions: Conditions, theirs: str, place: str, parent: Path) 
             sets(ours, 1, changes_length=True),
             sets(others, 1, changes_length=True),
         ]
-        our_gets, their_gets, our_sets, their_sets, cold, longer, their_longer = take_turns(
+        our_gets, their_gets, our_sets, their_sets, cold, others_sets, their_others = take_turns(
             conditions, turns
         )
     after = f"{_FEW} in a row after the other one's turn"
@@ -127,7 +127,7 @@ def _one_process(conditions: Conditions, theirs: str, place: str, parent: Path) 
         _figure(f"get, {place}", our_gets, theirs, their_gets, _GET),
         _figure(f"set, {place}", our_sets, theirs, their_sets, _SET[place]),
         _figure(f"set, {place}, {after}", cold, theirs, their_sets),
-        _figure(f"the same with other lengths, {place}", longer, theirs, their_longer),
+        _figure(f"the same with other lengths, {place}", others_sets, theirs, their_others),
     ]
 
 
@@ -286,7 +286,6 @@ class User:
 
 def _many_processes(conditions: Conditions, theirs: str) -> list[Figure]:
     share = _QUICK_SHARE if conditions.is_quick else 1
-    rounds = conditions.rounds
     taken: dict[str, list[list[float]]] = {_OURS: [], _THEIRS: []}
     crews = {
         which: Crew(_PROCESSES, User, which, str(conditions.tmpfs / f"many of {which}"))
@@ -295,10 +294,12 @@ def _many_processes(conditions: Conditions, theirs: str) -> list[Figure]:
     with crews[_OURS], crews[_THEIRS]:
         for crew in crews.values():
             crew.ask("fill", count=1)
-        for number in range(-1, rounds):
-            conditions.progress(f"{_PROCESSES} processes: round {number + 1} of {rounds}")
+        for number in range(-1, conditions.rounds):
+            conditions.progress(
+                f"{_PROCESSES} processes: round {number + 1} of {conditions.rounds}"
+            )
             for which, crew in crews.items():
-                # Our turn takes as long as the other one.
+                # Our turn takes about as long as the other one.
                 loops = _LOOPS if which == _OURS else 1
                 reads, writes = _READS // share * loops, _WRITES // share * loops
                 means = [

@@ -532,7 +532,6 @@ def test_a_copy_of_a_disk_is_of_no_cache(tmp_path):
 # --- The places of replaced entries --------------------------------------------------------------
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_child_and_its_parent_use_no_place_twice(cache):
     """The child knows where the entry was that its parent has replaced last."""
     keys = [f"{number:03d}" for number in range(100)]

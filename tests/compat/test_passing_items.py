@@ -187,7 +187,6 @@ def test_processes_with_one_queue(tmp_path):
     assert together == [(number, count) for number in range(2) for count in range(400)]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_child_knows_no_ends(tmp_path):
     with ours.Cache(str(tmp_path)) as cache:
         warm(cache)
@@ -258,7 +257,7 @@ def test_a_pull_with_the_lock_knows_the_next_item(tmp_path):
 class Failing(ours.Disk):
     def fetch(self, mode, filename, value, read):
         if value == "bad":
-            raise OSError("it is gone")
+            raise OSError("it cannot be read")
         return super().fetch(mode, filename, value, read)
 
 

@@ -11,8 +11,8 @@
 //! - *The log's tail has not passed it.* The tail skips what is before it, and frees the segment.
 //!
 //! The races with readers are in `docs/explanation/concurrency.md`, "The lock-free read". If the writer
-//! dies, the place is dead space of its log, and its record's length is as before: both records have the
-//! same flags, and of the words of the form each says the same length.
+//! dies, the place is dead space of its log. A walk through the log still finds the next record, because
+//! both records have the same flags and the same length.
 
 use std::sync::atomic::Ordering;
 

@@ -192,14 +192,12 @@ class Queues:
         keep: bool,
     ) -> Any:
         step = _step_from(side)
-        # A `Disk` of the program may raise when it fetches: then the next item is taken.
-        is_plain = type(self._disk) is Disk
-        taken = self._items.take(prefix, step, keep=keep) if is_plain else None
+        taken = self._items.take(prefix, step, keep=keep)
         if taken is not None:
             key, entry = taken
             if entry is None:
                 return self._default(default, expire_time, tag)
-            # A pickle may raise an OSError: then the next item is taken.
+            # A pickle, or a `Disk` of the program, may raise an OSError: then the next item is taken.
             with contextlib.suppress(OSError):
                 return self._with_extras(entry, (key, self._fetch(entry, False)), expire_time, tag)
         failed: list[Entry] = []
