@@ -515,18 +515,21 @@ ARROWS: dict[str, set[str]] = {
     "tuckbox.compat.diskcache.passing": {
         "tuckbox.compat.diskcache.disk",
         "tuckbox.compat.diskcache.entries",
-        "tuckbox.compat.diskcache.queues",
+        "tuckbox.compat.diskcache.queue_keys",
         "tuckbox.errors",
     },
     "tuckbox.compat.diskcache.passing_items": {
         "tuckbox.compat.diskcache.disk",
         "tuckbox.compat.diskcache.entries",
         "tuckbox.compat.diskcache.passing",
-        "tuckbox.compat.diskcache.queues",
+        "tuckbox.compat.diskcache.queue_keys",
     },
+    "tuckbox.compat.diskcache.queue_keys": set(),
     "tuckbox.compat.diskcache.queues": {
         "tuckbox.compat.diskcache.disk",
         "tuckbox.compat.diskcache.entries",
+        "tuckbox.compat.diskcache.passing_items",
+        "tuckbox.compat.diskcache.queue_keys",
     },
     "tuckbox.compat.diskcache.settings": set(),
     # Signing knows no cache: one implementation for all.

@@ -23,7 +23,7 @@ from tuckbox.compat.diskcache.entries import (
     Known,
     bytes_of,
 )
-from tuckbox.compat.diskcache.queues import may_be_item
+from tuckbox.compat.diskcache.queue_keys import may_be_item
 from tuckbox.errors import CacheClosed, CacheFull, LockTimeout, ValueTooLarge
 
 __all__ = ["OVER", "PASSED", "PRESENT", "REFUSALS", "REFUSED", "Passing"]

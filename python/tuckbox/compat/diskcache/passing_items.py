@@ -29,7 +29,7 @@ from tuckbox.compat.diskcache.entries import (
     bytes_of,
 )
 from tuckbox.compat.diskcache.passing import REFUSALS
-from tuckbox.compat.diskcache.queues import FIRST, key_of_item, name_of_queue
+from tuckbox.compat.diskcache.queue_keys import FIRST, key_of_item, name_of_queue
 
 __all__ = ["PassingItems"]
 

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any, Final, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Final, Optional
 
 from tuckbox.compat.diskcache.disk import Disk, Stored
 from tuckbox.compat.diskcache.entries import EXPIRE, Change, Entries, Entry, field_of
+from tuckbox.compat.diskcache.passing_items import PassingItems
+from tuckbox.compat.diskcache.queue_keys import (
+    DIGITS,
+    END,
+    FIRST,
+    key_of_item,
+    may_be_item,
+    name_of_queue,
+)
 
-__all__ = [
-    "FIRST",
-    "TRIES",
-    "Queues",
-    "key_of_item",
-    "may_be_item",
-    "name_of_queue",
-    "widen_ends",
-]
+__all__ = ["TRIES", "Queues", "widen_ends"]
 
-FIRST: Final = 500_000_000_000_000
-_END: Final = 1_000_000_000_000_000
-_DIGITS: Final = 15
 _PROBES: Final = 1000
 """So many missing keys in a row are skipped one by one; beyond, a scan finds the next one."""
 
@@ -38,32 +36,13 @@ _Item = tuple[int, Entry]
 """The number of an item, and its entry."""
 
 
-class Items(Protocol):
-    """What `PassingItems` has."""
-
-    def push(
-        self,
-        prefix: Optional[str],
-        step: int,
-        mode: int,
-        value: Any,
-        expire: Optional[float],
-        tag: Any,
-        size_limit: float,
-    ) -> tuple[Any, bool]: ...
-
-    def take(
-        self, prefix: Optional[str], step: int, *, keep: bool
-    ) -> Optional[tuple[Any, Optional[Entry]]]: ...
-
-
 class Queues:
     """The queues of a cache. `Cache` has the rest."""
 
     if TYPE_CHECKING:
         _entries: Entries
         _disk: Disk
-        _items: Items
+        _items: PassingItems
         size_limit: float
 
         def _transact(self, retry: bool = False, *, opens: Optional[bool] = False) -> Change: ...
@@ -197,7 +176,7 @@ class Queues:
             key, entry = taken
             if entry is None:
                 return self._default(default, expire_time, tag)
-            # A pickle, or a `Disk` of the program, may raise an OSError: then the next item is taken.
+            # A pickle or a `Disk` of the program may raise an OSError: then the next item is taken.
             with contextlib.suppress(OSError):
                 return self._with_extras(entry, (key, self._fetch(entry, False)), expire_time, tag)
         failed: list[Entry] = []
@@ -256,22 +235,15 @@ class Queues:
         return item
 
 
-def may_be_item(key: Any) -> bool:
-    """Return whether a key looks like one of a queue."""
-    if type(key) is str:
-        return key[-_DIGITS - 1 : -_DIGITS] == "-" and key[-_DIGITS:].isdecimal()
-    return type(key) is int or type(key) is float
-
-
 def widen_ends(entries: Entries, key: Any) -> None:
     """Note that an entry was stored, in case its key is one of a queue."""
     if not entries.queues or not may_be_item(key):
         return
     if type(key) is str:
-        name, number = f"-{key[: -_DIGITS - 1]}", int(key[-_DIGITS:])
+        name, number = f"-{key[: -DIGITS - 1]}", int(key[-DIGITS:])
     else:
         name, number = "", key
-    if not 0 < number < _END - 1:
+    if not 0 < number < END - 1:
         return
     known = entries.ends(name)
     if known is None or known[0] <= number <= known[1]:
@@ -280,16 +252,6 @@ def widen_ends(entries: Entries, key: Any) -> None:
     if low > high:
         low = high = int(number)
     entries.put_ends(name, (min(low, int(number)), max(high, int(number))))
-
-
-def name_of_queue(prefix: Optional[str]) -> str:
-    """Return what `Entries` calls a queue."""
-    return "" if prefix is None else f"-{prefix}"
-
-
-def key_of_item(prefix: Optional[str], number: int) -> Any:
-    """Return the key of the item with a number."""
-    return number if prefix is None else f"{prefix}-{number:0{_DIGITS}d}"
 
 
 def _step_from(side: str) -> int:
@@ -312,7 +274,7 @@ def _probe(
 
 
 def _scanned(entries: Entries, prefix: Optional[str]) -> tuple[int, int]:
-    low, high = _END, 0
+    low, high = END, 0
     start = None if prefix is None else f"{prefix}-"
     for place, entry in entries.rows():
         key, raw = entries.key_of(place, entry)
@@ -326,9 +288,9 @@ def _scanned(entries: Entries, prefix: Optional[str]) -> tuple[int, int]:
             if not (isinstance(key, str) and key.startswith(start)):
                 continue
             digits = key[len(start) :]
-            if len(digits) != _DIGITS or not digits.isdecimal():
+            if len(digits) != DIGITS or not digits.isdecimal():
                 continue
             number = int(digits)
-        if 0 < number < _END - 1:
+        if 0 < number < END - 1:
             low, high = min(low, number), max(high, number)
     return (low, high) if low <= high else (FIRST, FIRST - 1)
