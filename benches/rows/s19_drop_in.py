@@ -339,8 +339,8 @@ def _figure(
 ROW = Row(
     id="S19",
     title="The drop-in for DiskCache",
-    text="the same calls of both packages, default settings, 160-byte values; our loops of gets and "
-    "sets are 40 times as long, so that each takes milliseconds; see "
+    text="the same calls of both packages, default settings, 160-byte values; our loops of gets "
+    "and sets are 40 times as long, so that each takes milliseconds; see "
     "[the guide](../guide/diskcache.md)",
     measure=measure,
 )
