@@ -464,7 +464,7 @@ class Entries:
 
     def end(self, *, failed: bool) -> None:
         """Release the lock; after a failure, undo the transaction."""
-        if not self.lock.held:
+        if not self.lock.depth:
             return
         removable: list[str] = []
         try:
@@ -499,7 +499,7 @@ class Entries:
         gate = self.file._gate
         # Usually it opens soon. A change that takes the lock makes the next one take it, too.
         for wait_s in _GATE_WAITS_S:
-            if gate & GATE_STATES not in {_GATE_CLOSING, GATE_CLOSED} or self.lock.held:
+            if gate & GATE_STATES not in {_GATE_CLOSING, GATE_CLOSED} or self.lock.depth:
                 break
             if wait_s:
                 time.sleep(wait_s)

@@ -29,6 +29,24 @@ _FIRST_WAIT_S: Final = 20e-6
 _LONGEST_WAIT_S: Final = 2e-3
 
 
+class _Held:
+    """What one process knows of the lock.
+
+    A forked child starts with one of its own: the mutex and the open file, which has the kernel's
+    lock, are its parent's.
+    """
+
+    __slots__ = ("depth", "fd", "mutex", "waiting")
+
+    def __init__(self) -> None:
+        self.fd = -1
+        self.mutex = threading.RLock()
+        self.depth = 0
+        self.waiting = 0
+        """How many calls of the mutex's owner wait for the file: of a thread, and of the handlers
+        of signals that came meanwhile."""
+
+
 class WriteLock:
     """The lock of one handle. Re-entrant in a thread.
 
@@ -39,20 +57,23 @@ class WriteLock:
         >>> lock.release()
     """
 
-    __slots__ = ("_fd", "_mutex", "_path", "_process", "depth", "signatures")
+    __slots__ = ("_by_process", "_path", "signatures")
 
     def __init__(self, path: str) -> None:
         """Open no file yet."""
         self.signatures: Optional[Signatures] = None
         """Sign the records of the journal, if there are any."""
         self._path = path
-        self._fd = -1
-        self._start()
+        self._by_process: dict[int, _Held] = {}
 
-    def _start(self) -> None:
-        self._process = os.getpid()
-        self._mutex = threading.RLock()
-        self.depth = 0
+    def _own(self) -> _Held:
+        """Return what this process knows of the lock. Several threads may call it at once."""
+        process = os.getpid()
+        held = self._by_process.get(process)
+        if held is None:
+            held = self._by_process.setdefault(process, _Held())
+            self._forget_others(process)
+        return held
 
     def acquire(self, timeout: float, retry: bool) -> bool:
         """Take the lock.
@@ -67,45 +88,56 @@ class WriteLock:
         Raises:
             Timeout: Another thread or process kept it for longer.
         """
-        if self._process != os.getpid():
-            # The mutex and the file's lock are the parent's.
-            self.close_file()
-            self._start()
-        if not self._mutex.acquire(blocking=False):
-            while not self._mutex.acquire(timeout=max(timeout, 0.0)):
+        held = self._own()
+        mutex = held.mutex
+        if not mutex.acquire(blocking=False):
+            while not mutex.acquire(timeout=max(timeout, 0.0)):
                 if not retry:
                     raise Timeout
-        self.depth += 1
-        if self.depth > 1:
+        if held.depth:
+            held.depth += 1
             return False
+        held.waiting += 1
         try:
-            self._lock_file(timeout, retry)
+            self._lock_file(self._open(held), timeout, retry)
         except BaseException:
-            self.depth -= 1
-            self._mutex.release()
+            held.waiting -= 1
+            self._unlock_file(held)
             raise
+        # Not `depth` after `waiting`: the handler of a signal would unlock the file in between.
+        held.depth = 1
+        held.waiting -= 1
         return True
 
-    def _lock_file(self, timeout: float, retry: bool) -> None:
-        if self._fd < 0:
+    def _open(self, held: _Held) -> int:
+        if held.fd < 0:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._fd = os.open(self._path, flags, 0o600)
+            fd = os.open(self._path, flags, 0o600)
+            if held.fd < 0:
+                held.fd = fd
+            else:
+                # The handler of a signal has opened it.
+                os.close(fd)
+        return held.fd
+
+    @staticmethod
+    def _lock_file(fd: int, timeout: float, retry: bool) -> None:
         for _ in range(_TRIES):
             # Usually the holder runs on another core, and needs less time than to sleep and wake.
             try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue
             return
         if retry:
             # Without a limit for the wait.
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            fcntl.flock(fd, fcntl.LOCK_EX)
             return
         wait_s = _FIRST_WAIT_S
         deadline_s = None
         while True:
             try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 now_s = time.monotonic()
                 if deadline_s is None:
@@ -119,17 +151,33 @@ class WriteLock:
 
     def release(self) -> None:
         """Release what `acquire` took. In a child that was forked meanwhile, does nothing."""
-        if self._process != os.getpid():
+        held = self._by_process.get(os.getpid())
+        if held is None:
             return
-        self.depth -= 1
-        if not self.depth:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
-        self._mutex.release()
+        held.depth -= 1
+        if held.depth:
+            held.mutex.release()
+        else:
+            self._unlock_file(held)
+
+    @staticmethod
+    def _unlock_file(held: _Held) -> None:
+        """Unlock the file, and then the mutex.
+
+        The handler of a signal leaves the file locked if it interrupts a call that waits for it:
+        that call may have locked it already.
+        """
+        try:
+            if not held.waiting and held.fd >= 0:
+                fcntl.flock(held.fd, fcntl.LOCK_UN)
+        finally:
+            held.mutex.release()
 
     @property
-    def held(self) -> bool:
-        """Whether this process has taken the lock, or inherited it from before a fork."""
-        return self.depth > 0 and self._process == os.getpid()
+    def depth(self) -> int:
+        """How often the thread that has the lock has taken it; 0 if no thread of this process."""
+        held = self._by_process.get(os.getpid())
+        return 0 if held is None else held.depth
 
     def append(self, *record: Any) -> None:
         """Append to the journal. Before the change, so that a torn record needs no undoing.
@@ -141,15 +189,16 @@ class WriteLock:
         if self.signatures is not None:
             content = self.signatures.sign("journal", content)
         content = _LENGTH.pack(len(content)) + content
-        written = os.write(self._fd, content)
+        fd = self._own().fd
+        written = os.write(fd, content)
         if written < len(content):
             # Records after a torn one would not be found.
-            os.ftruncate(self._fd, os.lseek(self._fd, 0, os.SEEK_END) - written)
+            os.ftruncate(fd, os.lseek(fd, 0, os.SEEK_END) - written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
 
     def has_journal(self) -> bool:
         """Whether the journal has records."""
-        return os.lseek(self._fd, 0, os.SEEK_END) > 0
+        return os.lseek(self._own().fd, 0, os.SEEK_END) > 0
 
     def journal(self) -> list[Any]:
         """Return the whole records of the journal, in their order.
@@ -157,7 +206,8 @@ class WriteLock:
         Raises:
             EntryRefused: A record is not signed, and should be.
         """
-        content = os.pread(self._fd, os.lseek(self._fd, 0, os.SEEK_END), 0)
+        fd = self._own().fd
+        content = os.pread(fd, os.lseek(fd, 0, os.SEEK_END), 0)
         records = []
         while len(content) >= _LENGTH.size:
             end = _LENGTH.size + _LENGTH.unpack_from(content)[0]
@@ -173,7 +223,7 @@ class WriteLock:
 
     def forget(self) -> None:
         """Empty the journal."""
-        os.ftruncate(self._fd, 0)
+        os.ftruncate(self._own().fd, 0)
 
     def close(self, also: Callable[[], None]) -> None:
         """Close the file, unless a thread holds the lock. `acquire` opens it again.
@@ -181,24 +231,31 @@ class WriteLock:
         Args:
             also: Called while no other thread can take the lock.
         """
-        if self._process != os.getpid():
-            self.close_file()
-            also()
-        elif self._mutex.acquire(blocking=False):
+        held = self._own()
+        if held.mutex.acquire(blocking=False):
             try:
-                if not self.depth:
-                    self.close_file()
+                if not (held.depth or held.waiting):
+                    self._close_file(held)
                     also()
             finally:
-                self._mutex.release()
+                held.mutex.release()
 
-    def close_file(self) -> None:
-        """Close the file."""
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd = -1
+    def _forget_others(self, process: Optional[int]) -> None:
+        """Forget what all processes but one knew, and close the files that were inherited."""
+        for other in list(self._by_process):
+            if other != process:
+                held = self._by_process.pop(other, None)
+                # Only one thread gets it.
+                if held is not None:
+                    self._close_file(held)
+
+    @staticmethod
+    def _close_file(held: _Held) -> None:
+        fd, held.fd = held.fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     def __del__(self) -> None:
         """Close the file."""
         with contextlib.suppress(OSError):
-            self.close_file()
+            self._forget_others(None)
