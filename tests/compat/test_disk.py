@@ -56,6 +56,18 @@ def test_a_subclass_converts_keys_and_values(dc, upper_disk, tmp_path):
         assert cache.reset("disk_suffix", "!") == cache.disk.suffix == "!"
 
 
+def test_a_value_that_the_disk_cannot_read_is_popped_as_none(dc, tmp_path):
+    class UnreadableDisk(dc.Disk):
+        def fetch(self, mode, filename, value, read):
+            raise OSError
+
+    with dc.Cache(str(tmp_path), disk=UnreadableDisk) as cache:
+        for removes_without_a_lock in (False, True):
+            cache["key"] = "value"
+            assert cache.pop("key", "default") == "default", removes_without_a_lock
+            assert "key" not in cache
+
+
 def test_json(dc, tmp_path):
     values = [None, True, 1, 1.5, "a", [1, "x" * 100_000], {"a": [1]}]
     with dc.Cache(str(tmp_path), disk=dc.JSONDisk, disk_compress_level=9) as cache:

@@ -16,13 +16,11 @@ pub(crate) struct Stripped {
     buckets: Vec<[u64; LINE_WORDS]>,
     ghosts: Vec<[u64; GHOST_WORDS]>,
     /// Each record: key and value, in whole words.
-    records: Vec<u64>,
-    record_words: usize,
+    records: Vec<u8>,
+    record_bytes: usize,
     key_bytes: usize,
     value_bytes: usize,
     next: usize,
-    /// The bytes of the record that is being written.
-    copied: Vec<u8>,
 }
 
 fn hash(bytes: &[u8]) -> u64 {
@@ -38,16 +36,15 @@ impl Stripped {
     pub(crate) fn new(entries: usize, key_bytes: usize, value_bytes: usize) -> Stripped {
         // As full as Tuckbox's index may be.
         let buckets = (entries * 64).div_ceil(57 * SLOTS) + 1;
-        let record_words = (key_bytes + value_bytes).div_ceil(8);
+        let record_bytes = (key_bytes + value_bytes).next_multiple_of(8);
         Stripped {
             buckets: vec![[0; LINE_WORDS]; buckets],
             ghosts: vec![[0; GHOST_WORDS]; buckets],
-            records: vec![0; entries * record_words],
-            record_words,
+            records: vec![0; entries * record_bytes],
+            record_bytes,
             key_bytes,
             value_bytes,
             next: 0,
-            copied: Vec::new(),
         }
     }
 
@@ -56,12 +53,9 @@ impl Stripped {
             .map(|part| ((u64::from(part as u32) * self.buckets.len() as u64) >> 32) as usize)
     }
 
-    fn bytes(&self, number: usize, len: usize) -> Vec<u8> {
-        let at = number * self.record_words;
-        let words = &self.records[at..at + len.div_ceil(8)];
-        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        bytes.truncate(len);
-        bytes
+    fn record(&self, number: usize) -> &[u8] {
+        let at = number * self.record_bytes;
+        &self.records[at..at + self.key_bytes + self.value_bytes]
     }
 
     /// A record's slot: the number after it, and a tag.
@@ -83,23 +77,17 @@ impl Contestant for Stripped {
         let number = slots
             .filter(|slot| *slot != 0 && slot >> 48 == hash >> 48)
             .map(|slot| (slot & 0xffff_ffff_ffff) as usize - 1)
-            .find(|number| self.bytes(*number, self.key_bytes) == key.as_bytes())?;
-        let mut bytes = self.bytes(number, self.key_bytes + self.value_bytes);
-        Some(bytes.split_off(self.key_bytes))
+            .find(|number| self.record(*number).starts_with(key.as_bytes()))?;
+        Some(self.record(number)[self.key_bytes..].to_vec())
     }
 
     fn set(&mut self, key: &str, value: &[u8]) {
         let hash_of_new = hash(key.as_bytes());
         let number = self.next;
-        self.next = (self.next + 1) % (self.records.len() / self.record_words);
-        let at = number * self.record_words;
+        self.next = (self.next + 1) % (self.records.len() / self.record_bytes);
+        let at = number * self.record_bytes;
         // The oldest record: its key leads to its slot and ghosts.
-        let mut old = [0; 64];
-        let old = &mut old[..self.key_bytes.min(64)];
-        for (bytes, word) in old.chunks_mut(8).zip(&self.records[at..]) {
-            bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
-        }
-        let hash_of_old = hash(old);
+        let hash_of_old = hash(&self.records[at..at + self.key_bytes]);
         let leaving = Stripped::slot(number, hash_of_old);
         for bucket in self.choices(hash_of_old) {
             if let Some(slot) = self.buckets[bucket].iter_mut().find(|slot| **slot == leaving) {
@@ -109,15 +97,9 @@ impl Contestant for Stripped {
         self.remember(self.choices(hash_of_old)[0], hash_of_old);
         // The new record, its ghosts and its slot.
         self.remember(self.choices(hash_of_new)[0], hash_of_new);
-        let record = &mut self.records[at..at + self.record_words];
-        self.copied.clear();
-        self.copied.extend_from_slice(key.as_bytes());
-        self.copied.extend_from_slice(value);
-        for (word, bytes) in record.iter_mut().zip(self.copied.chunks(8)) {
-            let mut parts = [0; 8];
-            parts[..bytes.len()].copy_from_slice(bytes);
-            *word = u64::from_le_bytes(parts);
-        }
+        let (key_at, value_at) = (at, at + self.key_bytes);
+        self.records[key_at..value_at].copy_from_slice(key.as_bytes());
+        self.records[value_at..value_at + value.len()].copy_from_slice(value);
         let slot = Stripped::slot(number, hash_of_new);
         let [first, second] = self.choices(hash_of_new);
         let free = |bucket: &[u64; LINE_WORDS]| bucket[..SLOTS].iter().position(|slot| *slot == 0);

@@ -664,7 +664,9 @@ class Cache(Queues):
         if result != REFUSED:
             if taken is None:
                 return self._default(default, expire_time, tag)
-            return self._with_extras(taken, self._fetch(taken, False), expire_time, tag)
+            with contextlib.suppress(OSError):
+                return self._with_extras(taken, self._fetch(taken, False), expire_time, tag)
+            return self._default(default, expire_time, tag)
         with self._transact(retry, opens=True) as entries:
             entry = entries.peek(place)
             if entry is not None and _is_fresh(entry, time.time()):
