@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from tuckbox.compat.diskcache import Cache, Timeout
+from tuckbox.compat.diskcache.entries import Entries
 from tuckbox.compat.diskcache.locks import WriteLock
 
 THREADS = 4
@@ -156,6 +157,37 @@ def _count_in_threads(cache):
     return 0 if len(done) == THREADS else 2
 
 
+@pytest.mark.parametrize("step", ["_hear", "_leave"], ids=["takes", "releases"])
+def test_a_handler_does_not_enter_while_its_thread_takes_or_releases_the_lock(
+    cache, monkeypatch, step
+):
+    found = []
+    original = getattr(Entries, step)
+
+    def interrupted(entries):
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGALRM)
+        original(entries)
+
+    def handler(*_):
+        try:
+            cache.incr("n", 10)
+        except Timeout as error:
+            found.append(type(error))
+
+    monkeypatch.setattr(Entries, step, interrupted)
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with cache.transact():
+            cache["n"] += 1
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert found == [Timeout]
+    assert cache["n"] == 1
+    with Cache(cache.directory) as another:
+        assert another.incr("n") == 2
+
+
 def test_a_forked_child_does_not_have_the_lock(tmp_path):
     lock = WriteLock(str(tmp_path / "lock"))
     assert lock.acquire(1, retry=False)
@@ -173,3 +205,42 @@ def test_a_forked_child_does_not_have_the_lock(tmp_path):
     assert os.waitpid(child, 0)[1] == 0
     assert lock.depth == 1
     lock.release()
+
+
+def test_a_thread_does_not_release_the_lock_of_another_one(tmp_path):
+    """As the first thread of a child that was forked in a transaction, when it leaves that one."""
+    lock = WriteLock(str(tmp_path / "lock"))
+    assert lock.acquire(1, retry=False)
+    found = []
+
+    def leave():
+        found.append(lock.depth)
+        lock.release()
+
+    thread = threading.Thread(target=leave)
+    thread.start()
+    thread.join()
+    assert found == [0]
+    assert lock.depth == 1
+    lock.release()
+    assert lock.depth == 0
+
+
+def test_the_child_of_a_dead_holder_does_not_keep_its_lock(tmp_path):
+    ended, end = os.pipe()
+    with Cache(str(tmp_path), timeout=1) as cache:
+        cache["n"] = 0
+        holder = os.fork()
+        if not holder:
+            os.close(end)
+            with Cache(str(tmp_path)) as own, own.transact():
+                if os.fork():
+                    os.kill(os.getpid(), signal.SIGKILL)
+                # It does not use the handle.
+                os.read(ended, 1)
+                os._exit(0)
+        os.waitpid(holder, 0)
+        with cache.transact():
+            cache["n"] = 1
+        os.close(end)
+    os.close(ended)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from reliability.boots import demand
 from tuckbox import Cache, places
 from tuckbox.errors import (
     AccessDenied,
@@ -183,6 +184,23 @@ class TestPath:
         cache = opened(path)
         assert cache.path == str(tmp_path / "app.tuck")
         assert os.listdir(here) == []
+
+    def test_on_a_file_system_with_huge_pages_has_them(self, tmp_path: Path) -> None:
+        mount = 'mount -t tmpfs -o huge=always none "$1" && shift && exec "$@"'
+        prefix = ("unshare", "--mount", "sh", "-c", mount, "sh", str(tmp_path))
+        demand(prefix)
+        code = """
+import sys
+from tuckbox import Cache
+cache = Cache(sys.argv[1], size="64 MB")
+for number in range(32_000):
+    cache[number] = b"x" * 1000
+with open("/proc/self/smaps") as lines:
+    print(sum(int(line.split()[1]) for line in lines if line.startswith("ShmemPmdMapped:")))
+"""
+        command = [*prefix, sys.executable, "-c", code, str(tmp_path / "app.tuck")]
+        ran = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert int(ran.stdout) >= 30_000, "KiB, nearly all of the entries"
 
     def test_in_a_folder_that_is_called_like_the_home_directory(
         self, opened: Any, here: Path

@@ -164,6 +164,7 @@ _OPEN: Final[weakref.WeakSet[Entries]] = weakref.WeakSet()
 def _forget_in_child() -> None:
     for entries in list(_OPEN):
         entries.forget_as_child()
+        entries.lock.forget_as_child()
 
 
 os.register_at_fork(after_in_child=_forget_in_child)
@@ -250,6 +251,8 @@ class Entries:
         self._path = os.path.join(directory, FILE_NAME)
         self.lock = WriteLock(os.path.join(directory, LOCK_NAME))
         self._undoing = False
+        # Set while a change may be made: not while the lock is being taken or released.
+        self._is_ready = False
         self._opens = False
         self.gate: Optional[int] = None
         self._last_number = 0
@@ -410,13 +413,21 @@ class Entries:
             timeout, retry: See `WriteLock.acquire`.
             opens: Whether to open the gate at the end; None if no other handle had the lock since
                 this one had it.
+
+        Raises:
+            Timeout: Another thread or process kept the lock; or this is the handler of a signal, and
+                its own thread is taking the lock or releasing it.
         """
         if not self.lock.acquire(timeout, retry):
-            self._opens = self._opens or bool(opens)
+            if not self._is_ready:
+                self.lock.release()
+                raise Timeout
+            if opens:
+                self._opens = True
             return
         try:
             # A forked child has those of its parent.
-            self._undoing, self._opens = False, False
+            self._is_ready, self._undoing, self._opens = False, False, False
             self._noted, self._doomed = set(), []
             if self.file.closed:
                 self.open()
@@ -438,6 +449,7 @@ class Entries:
                     self._undo()
             if self._saved is None or self.file._is_weight_unsure:
                 self._weigh_again(self._counted()[1])
+            self._is_ready = True
         except BaseException:
             self.lock.release()
             raise
@@ -471,6 +483,7 @@ class Entries:
             if failed:
                 self.known_ends = {}
             if self.lock.depth == 1:
+                self._is_ready = False
                 if failed and self._undoing:
                     self._undo()
                 self._save()

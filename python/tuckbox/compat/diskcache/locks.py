@@ -33,18 +33,56 @@ class _Held:
     """What one process knows of the lock.
 
     A forked child starts with one of its own: the mutex and the open file, which has the kernel's
-    lock, are its parent's.
+    lock, are its parent's. Handlers of signals may run between any two steps.
     """
 
-    __slots__ = ("depth", "fd", "mutex", "waiting")
+    __slots__ = ("_files", "depth", "mutex", "owner", "waiting")
 
     def __init__(self) -> None:
-        self.fd = -1
+        self._files: dict[str, tuple[int, os.stat_result]] = {}
         self.mutex = threading.RLock()
         self.depth = 0
+        self.owner = 0
+        """The thread that has the lock, or had it last."""
         self.waiting = 0
         """How many calls of the mutex's owner wait for the file: of a thread, and of the handlers
         of signals that came meanwhile."""
+
+    @property
+    def fd(self) -> int:
+        """The descriptor of the open file; -1 if it is not open."""
+        found = self._files.get("lock")
+        return -1 if found is None else found[0]
+
+    def open(self, path: str) -> int:
+        """Open the file, if it is not open, and return its descriptor."""
+        if self.fd < 0:
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            fd = os.open(path, flags, 0o600)
+            # A handler may have opened it meanwhile.
+            if self._files.setdefault("lock", (fd, os.fstat(fd)))[0] != fd:
+                os.close(fd)
+        return self.fd
+
+    def unlock(self) -> None:
+        """Unlock the file.
+
+        A handler leaves it locked if it interrupts a call that waits for the file, because that
+        call may have locked it already.
+        """
+        fd = self.fd
+        if fd >= 0 and not self.waiting:
+            fcntl.flock(fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the file."""
+        found = self._files.pop("lock", None)
+        if found is not None:
+            fd, file = found
+            # A program may have closed all descriptors, as daemons do, and opened others.
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.fstat(fd), file):
+                    os.close(fd)
 
 
 class WriteLock:
@@ -99,26 +137,22 @@ class WriteLock:
             return False
         held.waiting += 1
         try:
-            self._lock_file(self._open(held), timeout, retry)
+            self._lock_file(held.open(self._path), timeout, retry)
         except BaseException:
             held.waiting -= 1
-            self._unlock_file(held)
+            try:
+                held.unlock()
+            finally:
+                mutex.release()
             raise
-        # Not `depth` after `waiting`: the handler of a signal would unlock the file in between.
+        if held.fd < 0:
+            # A handler has forked, and this is the child: the lock is its parent's.
+            return self.acquire(timeout, retry)
+        held.owner = threading.get_ident()
+        # Not after `waiting`: a handler would unlock the file in between.
         held.depth = 1
         held.waiting -= 1
         return True
-
-    def _open(self, held: _Held) -> int:
-        if held.fd < 0:
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-            fd = os.open(self._path, flags, 0o600)
-            if held.fd < 0:
-                held.fd = fd
-            else:
-                # The handler of a signal has opened it.
-                os.close(fd)
-        return held.fd
 
     @staticmethod
     def _lock_file(fd: int, timeout: float, retry: bool) -> None:
@@ -150,34 +184,26 @@ class WriteLock:
                 return
 
     def release(self) -> None:
-        """Release what `acquire` took. In a child that was forked meanwhile, does nothing."""
+        """Release what `acquire` took. Does nothing in a thread that does not have the lock.
+
+        Such is a child that was forked meanwhile.
+        """
         held = self._by_process.get(os.getpid())
-        if held is None:
+        if held is None or not held.depth or held.owner != threading.get_ident():
             return
         held.depth -= 1
-        if held.depth:
-            held.mutex.release()
-        else:
-            self._unlock_file(held)
-
-    @staticmethod
-    def _unlock_file(held: _Held) -> None:
-        """Unlock the file, and then the mutex.
-
-        The handler of a signal leaves the file locked if it interrupts a call that waits for it:
-        that call may have locked it already.
-        """
         try:
-            if not held.waiting and held.fd >= 0:
-                fcntl.flock(held.fd, fcntl.LOCK_UN)
+            if not held.depth:
+                held.unlock()
         finally:
             held.mutex.release()
 
     @property
     def depth(self) -> int:
-        """How often the thread that has the lock has taken it; 0 if no thread of this process."""
+        """How often this thread has taken the lock."""
         held = self._by_process.get(os.getpid())
-        return 0 if held is None else held.depth
+        is_ours = held is not None and held.owner == threading.get_ident()
+        return held.depth if held is not None and is_ours else 0
 
     def append(self, *record: Any) -> None:
         """Append to the journal. Before the change, so that a torn record needs no undoing.
@@ -235,10 +261,17 @@ class WriteLock:
         if held.mutex.acquire(blocking=False):
             try:
                 if not (held.depth or held.waiting):
-                    self._close_file(held)
+                    held.close()
                     also()
             finally:
                 held.mutex.release()
+
+    def forget_as_child(self) -> None:
+        """Close what was inherited, in a child that was forked off.
+
+        Otherwise the parent's lock would outlive the parent.
+        """
+        self._forget_others(None)
 
     def _forget_others(self, process: Optional[int]) -> None:
         """Forget what all processes but one knew, and close the files that were inherited."""
@@ -247,15 +280,8 @@ class WriteLock:
                 held = self._by_process.pop(other, None)
                 # Only one thread gets it.
                 if held is not None:
-                    self._close_file(held)
-
-    @staticmethod
-    def _close_file(held: _Held) -> None:
-        fd, held.fd = held.fd, -1
-        if fd >= 0:
-            os.close(fd)
+                    held.close()
 
     def __del__(self) -> None:
         """Close the file."""
-        with contextlib.suppress(OSError):
-            self._forget_others(None)
+        self._forget_others(None)
