@@ -229,8 +229,14 @@ impl Filled {
                 |batch: &Batch| cache.present(batch).map_err(|error| format!("{name}: {error}"));
             let (new, old) = (present(&last)?, present(held)?);
             *held = if new.keys.len() > old.keys.len() { new } else { old };
-            if held.keys.is_empty() {
-                return Err(format!("{name} has nothing left to overwrite").into());
+            // A small cache may have neither.
+            let mut number = settled + rounds;
+            while held.keys.is_empty() {
+                let Some(before) = number.checked_sub(1) else {
+                    return Err(format!("{name} has nothing left to overwrite").into());
+                };
+                number = before;
+                *held = present(&self.sample(number, entries))?;
             }
         }
         for round in 0..=rounds {
