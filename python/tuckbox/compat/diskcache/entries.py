@@ -415,8 +415,8 @@ class Entries:
                 this one had it.
 
         Raises:
-            Timeout: Another thread or process kept the lock; or this is the handler of a signal, and
-                its own thread is taking the lock or releasing it.
+            Timeout: Another thread or process kept the lock. Or this is the handler of a signal,
+                whose own thread is taking the lock or releasing it.
         """
         if not self.lock.acquire(timeout, retry):
             if not self._is_ready:
