@@ -128,6 +128,20 @@ class _Joined:
         known |= self._reach.get(server.port, {})
         return self._admins.setdefault(server.port, redis.Redis(LOOPBACK, server.port, **known))
 
+    def replicated(self, primary: Server, replica: Server) -> float:
+        """Wait until a replica has what its primary has now; return the time of now.
+
+        Replication takes milliseconds, but seconds while the machine is busy.
+        """
+        now_s = time.monotonic()
+        offset = self.admin(primary).info("replication")["master_repl_offset"]
+
+        def has_it() -> bool:
+            return int(self.admin(replica).info("replication")["slave_repl_offset"]) >= offset
+
+        until(has_it, f"{replica.port} has what {primary.port} has")
+        return now_s
+
 
 class ClusterServers(_Joined):
     """Three primaries, which are the first servers, and a replica of each.

@@ -28,12 +28,14 @@ pytestmark = [pytest.mark.family("T-N6"), pytest.mark.timeout(300)]
 BOUND_S = 0.4
 BACK_S_MAX = 40.0
 LAG_S = 0.5
-"""How long before a death a write may have been acknowledged and not be replicated."""
+"""How long before a failover that was not asked for a write may be acknowledged and not replicated."""
 
 
 class Takeover(NamedTuple):
     """A replica that took over."""
 
+    replicated_s: float
+    """The replica had all that was acknowledged until then."""
     began_s: float
     up_s: float
     """When clients could know that it was the primary."""
@@ -59,6 +61,7 @@ class InCluster:
     def _killed(self) -> Takeover:
         primary = self._generator.choice(self.servers.primaries())
         replica = self.servers.replica_of(primary)
+        replicated_s = self.servers.replicated(primary, replica)
         began_s = time.monotonic()
         primary.kill()
         until(lambda: self.servers.is_primary(replica), "a replica is promoted")
@@ -67,14 +70,15 @@ class InCluster:
             primary.start()
             self.servers.settle()
 
-        return Takeover(began_s, time.monotonic(), is_lossy=True, restore=restore)
+        return Takeover(replicated_s, began_s, time.monotonic(), is_lossy=True, restore=restore)
 
     def _asked(self) -> Takeover:
         replica = self.servers.replica_of(self._generator.choice(self.servers.primaries()))
         began_s = time.monotonic()
         self.servers.fail_over(replica)
         # Both stop writes until the replica has all of them.
-        return Takeover(began_s, time.monotonic(), is_lossy=False, restore=self.servers.settle)
+        up_s = time.monotonic()
+        return Takeover(began_s, began_s, up_s, is_lossy=False, restore=self.servers.settle)
 
 
 class BySentinel:
@@ -93,6 +97,7 @@ class BySentinel:
         port = servers.named(servers.sentinels[0])
         primary = next(one for one in self.redis if one.port == port)
         replica = next(one for one in self.redis if one.port != port)
+        replicated_s = servers.replicated(primary, replica)
         began_s = time.monotonic()
         primary.kill()
         for sentinel in servers.sentinels:
@@ -103,7 +108,7 @@ class BySentinel:
             primary.start()
             servers.settle()
 
-        return Takeover(began_s, up_s, is_lossy=True, restore=restore)
+        return Takeover(replicated_s, began_s, up_s, is_lossy=True, restore=restore)
 
 
 SITES: dict[str, Any] = {"cluster": InCluster, "sentinel": BySentinel}
@@ -137,7 +142,7 @@ def failovers(
                 began_s = takeover.began_s
                 if takeover.is_lossy:
                     # Before the writes of that time are noted.
-                    crowd.lost(began_s - LAG_S, takeover.up_s)
+                    crowd.lost(takeover.replicated_s, takeover.up_s)
                 wait_until_well(crowd.actors, name, BACK_S_MAX)
                 seconds[name].append(time.monotonic() - takeover.up_s)
                 forgive()
