@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.family("T-N6"), pytest.mark.timeout(300)]
 BOUND_S = 0.4
 BACK_S_MAX = 40.0
 LAG_S = 0.5
-"""How long before a failover that was not asked for a write may be acknowledged and not replicated."""
+"""How long before an unexpected failover a write may have been acknowledged without a copy."""
 
 
 class Takeover(NamedTuple):
