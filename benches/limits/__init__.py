@@ -35,6 +35,13 @@ class Reader(Protocol):
         """Return copies of the values of keys, all of which must be present."""
 
 
+class Verifier(Protocol):
+    """A stripped get that also compares the key, and verifies the checksum of its record."""
+
+    def get(self, key: str, default: object = None) -> bytes | None:
+        """Return a copy of the value."""
+
+
 class Writer(Protocol):
     """A stripped set: it hashes the key, finds its slot, takes a lock and copies the value."""
 
@@ -68,6 +75,12 @@ class Keeper(Protocol):
 def reader(entries: Mapping[str, bytes]) -> Reader:
     """Return a stripped get of these entries. Raises BuildError."""
     made: Reader = _module().Reader(dict(entries))
+    return made
+
+
+def verifier(entries: Mapping[str, bytes]) -> Verifier:
+    """Return a stripped get of these entries, from records. Raises BuildError."""
+    made: Verifier = _module().Verifier(dict(entries))
     return made
 
 

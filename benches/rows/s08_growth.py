@@ -66,6 +66,8 @@ class Gets:
     fresh: tuple[float, ...]
     fresh_dict: tuple[float, ...]
     fresh_stripped: tuple[float, ...]
+    same_verified: tuple[float, ...] = ()
+    """By the stripped program that compares the key and verifies the record, if asked for."""
 
 
 def values_of(number: int) -> list[bytes]:
@@ -77,8 +79,17 @@ def values_of(number: int) -> list[bytes]:
     return [pool[start : start + VALUE_BYTES] for start in begin]
 
 
-def gets(conditions: Conditions, names: list[str], stored: list[bytes]) -> Gets:
-    """Measure gets of random keys. Raises WrongAnswerError."""
+def gets(
+    conditions: Conditions, names: list[str], stored: list[bytes], *, verified: bool = False
+) -> Gets:
+    """Measure gets of random keys. Raises WrongAnswerError.
+
+    Args:
+        conditions: The conditions.
+        names: The keys.
+        stored: Their values.
+        verified: Whether to measure `Gets.same_verified`.
+    """
     table = dict(zip(names, stored, strict=True))
     stripped = limits.reader(table)
     dice = random.Random(1)
@@ -103,19 +114,19 @@ def gets(conditions: Conditions, names: list[str], stored: list[bytes]) -> Gets:
 
             return Turn(_ASKED, get_all(get), asked, check)
 
-        same_dict, same, same_stripped, fresh_dict, new, fresh_stripped = take_turns(
-            conditions,
-            [
-                turn("dict", table.get, drawn),
-                turn("Tuckbox", cache.get, drawn),
-                turn("the stripped program", stripped.get, drawn),
-                turn("dict", table.get, drawn_fresh),
-                turn("Tuckbox", cache.get, drawn_fresh),
-                turn("the stripped program", stripped.get, drawn_fresh),
-            ],
-        )
+        turns = [
+            turn("Tuckbox", cache.get, drawn),
+            turn("dict", table.get, drawn),
+            turn("the stripped program", stripped.get, drawn),
+            turn("Tuckbox", cache.get, drawn_fresh),
+            turn("dict", table.get, drawn_fresh),
+            turn("the stripped program", stripped.get, drawn_fresh),
+        ]
+        if verified:
+            turns.append(turn("the verifying program", limits.verifier(table).get, drawn))
+        found = take_turns(conditions, turns)
     path.unlink()
-    return Gets(same, same_dict, same_stripped, new, fresh_dict, fresh_stripped)
+    return Gets(*found)
 
 
 def _figures(found: Gets, entries: int) -> list[Figure]:

@@ -5,7 +5,8 @@
 //! object. It compares no key, verifies nothing, counts nothing, and ignores other processes and
 //! time. A [`Writer`] hashes, finds the slot, takes a free lock, and overwrites a value of the same
 //! size. A [`Holder`] finds an object by the address of its key, loads one word of the key's slot and
-//! one of its record, and returns the object. A [`Keeper`] stores many entries at once: it compares each
+//! one of its record, and returns the object. A [`Verifier`] gets as a [`Reader`] does, and compares the
+//! key and verifies the record's checksum. A [`Keeper`] stores many entries at once: it compares each
 //! key, and writes records with checksums. CPython calls them through the product's own code.
 //! [`read_clock`] is the least that a ttl adds to a get.
 
@@ -428,6 +429,79 @@ fn last_word(rest: &[u8]) -> u64 {
     rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
+/// A table of all keys of a dict of str to bytes, and the records that it leads to.
+fn laid_out(entries: &Bound<'_, PyDict>) -> PyResult<(Table, Vec<u64>)> {
+    let mut records = Vec::new();
+    let table = Table::of(entries, |key, value| {
+        let start = records.len();
+        let mut words = [0; RECORD_WORDS];
+        records.extend_from_slice(lay_out(&mut words, key.as_bytes(), value)?);
+        Ok(start)
+    })?;
+    Ok((table, records))
+}
+
+/// A copy of the value of the record that begins here, which must have this key.
+fn verified<'py>(py: Python<'py>, record: &[u64], key: &str) -> PyResult<Bound<'py, PyBytes>> {
+    let (key_bytes, value_bytes) = (record[1] >> 32, record[1] as u32 as usize);
+    let value_at = HEAD_WORDS + key_bytes.div_ceil(8) as usize;
+    let end = value_at + value_bytes.div_ceil(8);
+    if !has_key(&record[HEAD_WORDS..], key.as_bytes()) || record[0] != sum::of(&record[1..end]) {
+        return Err(PyValueError::new_err("a record's checksum does not match"));
+    }
+    PyBytes::new_with(py, value_bytes, |value| {
+        let mut parts = value.chunks_exact_mut(8);
+        let words = &record[value_at..end];
+        parts
+            .by_ref()
+            .zip(words)
+            .for_each(|(part, word)| part.copy_from_slice(&word.to_ne_bytes()));
+        let rest = parts.into_remainder();
+        if let (Some(last), false) = (words.last(), rest.is_empty()) {
+            rest.copy_from_slice(&last.to_ne_bytes()[..rest.len()]);
+        }
+        Ok(())
+    })
+}
+
+/// The stripped get of a record with a key and a checksum.
+#[pyclass(frozen, module = "_limits")]
+pub struct Verifier {
+    table: Table,
+    records: Vec<u64>,
+}
+
+#[pymethods]
+impl Verifier {
+    #[new]
+    fn new(entries: &Bound<'_, PyDict>) -> PyResult<Verifier> {
+        let (table, records) = laid_out(entries)?;
+        Ok(Verifier { table, records })
+    }
+}
+
+impl Verifier {
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        [key, default]: [Argument<'_, 'py>; 2],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let key = key.ok_or_else(|| PyValueError::new_err("no key"))?;
+        let key = key.cast_exact::<PyString>()?;
+        let key = key.to_str()?;
+        match self.table.find(key) {
+            Some(start) => Ok(verified(py, &self.records[start..], key)?.into_any()),
+            None => Ok(default.map_or_else(|| py.None().into_bound(py), |given| given.to_owned())),
+        }
+    }
+}
+
+method!(
+    /// A verified copy of the value of `key`, or `default`.
+    GetOfRecord, c"get", 1 of ["key", "default"],
+    |py, this: &Verifier, arguments| this.read(py, arguments)
+);
+
 /// The stripped set of many entries, whose records have checksums.
 #[pyclass(frozen, module = "_limits")]
 pub struct Keeper {
@@ -439,13 +513,7 @@ pub struct Keeper {
 impl Keeper {
     #[new]
     fn new(entries: &Bound<'_, PyDict>) -> PyResult<Keeper> {
-        let mut records = Vec::new();
-        let table = Table::of(entries, |key, value| {
-            let start = records.len();
-            let mut words = [0; RECORD_WORDS];
-            records.extend_from_slice(lay_out(&mut words, key.as_bytes(), value)?);
-            Ok(start)
-        })?;
+        let (table, records) = laid_out(entries)?;
         Ok(Keeper { table, records: Mutex::new(records) })
     }
 
@@ -474,17 +542,7 @@ impl Keeper {
     fn get<'py>(&self, py: Python<'py>, key: &str) -> PyResult<Bound<'py, PyBytes>> {
         let start = self.table.find(key).ok_or_else(|| missing(key))?;
         let records = self.records.lock().map_err(|_| unusable())?;
-        let record = &records[start..];
-        let (key_bytes, value_bytes) = (record[1] >> 32, record[1] as u32);
-        let value_at = HEAD_WORDS + key_bytes.div_ceil(8) as usize;
-        let end = value_at + value_bytes.div_ceil(8) as usize;
-        if !has_key(&record[HEAD_WORDS..], key.as_bytes()) || record[0] != sum::of(&record[1..end])
-        {
-            return Err(PyValueError::new_err("a record's checksum does not match"));
-        }
-        let bytes: Vec<u8> =
-            record[value_at..end].iter().flat_map(|word| word.to_ne_bytes()).collect();
-        Ok(PyBytes::new(py, &bytes[..value_bytes as usize]))
+        verified(py, &records[start..], key)
     }
 }
 
@@ -520,6 +578,8 @@ mod _limits {
     #[pymodule_export]
     use super::Reader;
     #[pymodule_export]
+    use super::Verifier;
+    #[pymodule_export]
     use super::Writer;
 
     #[pymodule_init]
@@ -533,6 +593,7 @@ fn install_methods(py: Python<'_>) -> PyResult<()> {
     fastcall::install::<Reader, GetByTheClock, 2>(py)?;
     fastcall::install::<Reader, GetVerified, 2>(py)?;
     fastcall::install::<Holder, GetHeld, 2>(py)?;
+    fastcall::install::<Verifier, GetOfRecord, 2>(py)?;
     fastcall::install::<Writer, Set, 3>(py)?;
     fastcall::install::<Writer, SetVerified, 3>(py)
 }
