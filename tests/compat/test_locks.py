@@ -63,10 +63,17 @@ def cache(tmp_path):
 
 
 @pytest.fixture
-def other(cache):
+def other_process(cache):
     other = OtherProcess(os.path.join(cache.directory, "cache.lock"))
+    other.unlock()
     yield other
     other.close()
+
+
+@pytest.fixture
+def other(other_process):
+    assert other_process.can_lock()
+    return other_process
 
 
 def test_a_handler_does_not_enter_while_its_thread_waits(cache, other, on_alarm):
@@ -244,3 +251,24 @@ def test_the_child_of_a_dead_holder_does_not_keep_its_lock(tmp_path):
             cache["n"] = 1
         os.close(end)
     os.close(ended)
+
+
+@pytest.mark.parametrize("step", ["end", "_leave"])
+def test_an_interruption_at_the_end_of_a_change_releases_the_lock(
+    cache, other_process, monkeypatch, step
+):
+    def interrupted(*_, **__):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Entries, step, interrupted)
+    # Not `pytest.raises`, which keeps the exception, and so the change.
+    try:
+        with cache.transact():
+            cache["n"] += 1
+    except KeyboardInterrupt:
+        pass
+    assert other_process.can_lock()
+    other_process.unlock()
+    assert cache["n"] == (0 if step == "end" else 1)
+    assert cache.incr("m") == 1

@@ -805,7 +805,7 @@ class Entries:
 class Change:
     """Holds the lock of the entries."""
 
-    __slots__ = ("_entries", "_opens", "_retry", "_timeout")
+    __slots__ = ("_depth", "_entries", "_opens", "_retry", "_timeout")
 
     def __init__(
         self, entries: Entries, timeout: float, retry: bool, *, opens: Optional[bool]
@@ -818,6 +818,8 @@ class Change:
             opens: Whether later changes like this one may do without the lock; None if that pays
                 only for a handle that no other one follows.
         """
+        # How often its thread has the lock inside of it; 0 outside.
+        self._depth = 0
         self._opens = opens
         self._entries = entries
         self._timeout = timeout
@@ -830,6 +832,7 @@ class Change:
             Timeout: Another thread or process held it for too long.
         """
         try:
+            self._depth = self._entries.lock.depth + 1
             self._entries.begin(self._timeout, self._retry, self._opens)
         except LockTimeout:
             raise Timeout from None
@@ -846,9 +849,19 @@ class Change:
         Raises:
             Timeout: A lock of the Tuckbox file was held for too long.
         """
+        while self._entries.lock.depth > self._depth:
+            # An interruption kept an inner change from its end.
+            self._entries.end(failed=True)
         self._entries.end(failed=kind is not None)
+        self._depth = 0
         if kind is not None and issubclass(kind, LockTimeout):
             raise Timeout from None
+
+    def __del__(self) -> None:
+        """Release the lock if an interruption, as by Ctrl-C, kept `__exit__` from doing so."""
+        depth = getattr(self, "_depth", 0)
+        if depth and self._entries.lock.depth >= depth:
+            self._entries.end(failed=True)
 
 
 def _is_own(key: Any) -> bool:

@@ -36,23 +36,21 @@ class _Held:
     lock, are its parent's. Handlers of signals may run between any two steps.
     """
 
-    __slots__ = ("_files", "depth", "mutex", "owner", "waiting")
+    __slots__ = ("_files", "depth", "fd", "mutex", "owner", "waiting")
 
     def __init__(self) -> None:
+        # At most one. Of a dict, because its methods are single steps.
         self._files: dict[str, tuple[int, os.stat_result]] = {}
+        self.fd = -1
+        """The descriptor of the open file; -1 if it is not open."""
         self.mutex = threading.RLock()
         self.depth = 0
         self.owner = 0
         """The thread that has the lock, or had it last."""
         self.waiting = 0
         """How many calls of the mutex's owner wait for the file: of a thread, and of the handlers
-        of signals that came meanwhile."""
-
-    @property
-    def fd(self) -> int:
-        """The descriptor of the open file; -1 if it is not open."""
-        found = self._files.get("lock")
-        return -1 if found is None else found[0]
+        of signals that came meanwhile. A handler leaves the file locked if there is one, because
+        that call may have locked it already."""
 
     def open(self, path: str) -> int:
         """Open the file, if it is not open, and return its descriptor."""
@@ -60,23 +58,15 @@ class _Held:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             fd = os.open(path, flags, 0o600)
             # A handler may have opened it meanwhile.
-            if self._files.setdefault("lock", (fd, os.fstat(fd)))[0] != fd:
+            self.fd = self._files.setdefault("lock", (fd, os.fstat(fd)))[0]
+            if self.fd != fd:
                 os.close(fd)
         return self.fd
-
-    def unlock(self) -> None:
-        """Unlock the file.
-
-        A handler leaves it locked if it interrupts a call that waits for the file, because that
-        call may have locked it already.
-        """
-        fd = self.fd
-        if fd >= 0 and not self.waiting:
-            fcntl.flock(fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Close the file."""
         found = self._files.pop("lock", None)
+        self.fd = -1
         if found is not None:
             fd, file = found
             # A program may have closed all descriptors, as daemons do, and opened others.
@@ -126,7 +116,7 @@ class WriteLock:
         Raises:
             Timeout: Another thread or process kept it for longer.
         """
-        held = self._own()
+        held, owner = self._own(), threading.get_ident()
         mutex = held.mutex
         if not mutex.acquire(blocking=False):
             while not mutex.acquire(timeout=max(timeout, 0.0)):
@@ -139,19 +129,15 @@ class WriteLock:
         try:
             self._lock_file(held.open(self._path), timeout, retry)
         except BaseException:
-            held.waiting -= 1
-            try:
-                held.unlock()
-            finally:
-                mutex.release()
+            # A handler may have locked the file meanwhile, for this call.
+            held.owner, held.depth, held.waiting = owner, 1, held.waiting - 1
+            self.release()
             raise
         if held.fd < 0:
             # A handler has forked, and this is the child: the lock is its parent's.
             return self.acquire(timeout, retry)
-        held.owner = threading.get_ident()
-        # Not after `waiting`: a handler would unlock the file in between.
-        held.depth = 1
-        held.waiting -= 1
+        # In this order: without `depth`, a handler would unlock the file if nothing waits for it.
+        held.owner, held.depth, held.waiting = owner, 1, held.waiting - 1
         return True
 
     @staticmethod
@@ -191,10 +177,11 @@ class WriteLock:
         held = self._by_process.get(os.getpid())
         if held is None or not held.depth or held.owner != threading.get_ident():
             return
+        # No call before `try`: a handler may raise at each.
         held.depth -= 1
         try:
-            if not held.depth:
-                held.unlock()
+            if not held.depth and not held.waiting and held.fd >= 0:
+                fcntl.flock(held.fd, fcntl.LOCK_UN)
         finally:
             held.mutex.release()
 
