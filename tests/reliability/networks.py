@@ -369,10 +369,11 @@ def counted(actors: Sequence[Actor], *ports: int) -> Iterator[list[int]]:
     def count() -> None:
         try:
             while not is_over.wait(0.02):
-                # A process may open a connection just before it closes the former one.
+                # A process may open a connection just before it closes the former one, and wait for
+                # a processor in between.
                 least = _most(pids, ports)
-                for _ in range(2):
-                    time.sleep(0.002)
+                for _ in range(4):
+                    time.sleep(0.01)
                     least = min(least, _most(pids, ports))
                 counts.append(least)
         except Exception as error:
