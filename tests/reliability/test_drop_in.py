@@ -384,7 +384,7 @@ STEPS: list[tuple[Any, str]] = [
 
 
 def test_processes_that_are_killed(tmp_path: Path, trials: Trials, size: Any, seed: int) -> None:
-    kills = size(80, 12_000)
+    kills = size(80, 6_000)
     shop = Shop(tmp_path)
     shop.run(kills, seed)
     trials.add(shop.kills, "killed processes")
