@@ -552,15 +552,12 @@ def unnoted(entries: Entries, key: Any, old: Any) -> None:
     """The journal has no entries."""
 
 
-def unlocked(lock: WriteLock, timeout: float, retry: bool) -> None:
+def unlocked(lock: WriteLock, fd: int, timeout: float, retry: bool) -> None:
     """No process waits for another one."""
-    if lock._fd < 0:
-        lock._fd = os.open(lock._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
 
 
-def held_by_the_dead(lock: WriteLock, timeout: float, retry: bool) -> None:
+def held_by_the_dead(lock: WriteLock, fd: int, timeout: float, retry: bool) -> None:
     """A file is the lock, which stays when its holder is killed."""
-    unlocked(lock, timeout, retry)
     deadline_s = time.monotonic() + HANG_S / 30
     while True:
         try:
@@ -573,10 +570,11 @@ def held_by_the_dead(lock: WriteLock, timeout: float, retry: bool) -> None:
 
 
 def release_the_file(lock: WriteLock) -> None:
-    lock.depth -= 1
-    if not lock.depth:
+    held = lock._own()
+    held.depth -= 1
+    if not held.depth:
         os.unlink(f"{lock._path}.held")
-    lock._mutex.release()
+    held.mutex.release()
 
 
 def removed_at_once(entries: Entries, entry: Any) -> None:
