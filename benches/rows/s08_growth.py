@@ -122,6 +122,7 @@ def gets(
             turn("dict", table.get, drawn_fresh),
             turn("the stripped program", stripped.get, drawn_fresh),
         ]
+        # In the order of the fields of `Gets`.
         if verified:
             turns.append(turn("the verifying program", limits.verifier(table).get, drawn))
         found = take_turns(conditions, turns)

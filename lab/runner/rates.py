@@ -14,7 +14,7 @@ _NS = 1_000_000_000
 # Each stretch of a worker reads the CPU clock before and after the other clock.
 _READING_NS = 20_000
 _CLOCKS_DIFFER = 0.02
-# In a shorter time, one interruption between the two clocks is more than the work.
+# In a shorter pass, reading the clocks on a busy machine takes as long as the work.
 _COMPARABLE_NS = 100_000
 
 
@@ -45,7 +45,7 @@ class Work:
     def check(self) -> None:
         """Raise ImpossibleRateError if the cores cannot have provided so much CPU time.
 
-        A pass of less than 0.1 ms, which only tests have, is not judged.
+        A shorter pass than 0.1 ms, which only tests have, counts as one of 0.1 ms.
         """
         available_ns = self.cores * max(self.elapsed_ns, _COMPARABLE_NS)
         if self.cpu_ns > available_ns * (1 + _CLOCKS_DIFFER) + _READING_NS * self.readings:

@@ -197,6 +197,10 @@ def test_a_rate_that_the_cores_cannot_reach_is_refused() -> None:
     by_clock = Work(done, clocked_ns, done * cpu_ns, cores, workers)
     with pytest.raises(ImpossibleRateError, match="200,000,000 operations per second"):
         _ = by_clock.rate
+    # The readings of the clocks take as long as a short pass.
+    Work(60, 41_000, 62_500, 1).check()
+    with pytest.raises(ImpossibleRateError):
+        Work(60, 41_000, 130_000, 1).check()
     one = cell()
     throughput = one.phases[0].throughput
     assert throughput is not None

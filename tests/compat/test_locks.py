@@ -112,8 +112,8 @@ def test_a_handler_that_raises_ends_the_wait(cache, other, on_alarm, takes):
     """What the handler took, it leaves to the call that waits: that one has to free it."""
 
     def handler():
+        other.unlock()
         if takes:
-            other.unlock()
             with cache.transact():
                 cache.incr("n")
         raise KeyboardInterrupt
@@ -128,7 +128,6 @@ def test_a_handler_that_raises_ends_the_wait(cache, other, on_alarm, takes):
 
 def test_threads_of_a_forked_child_take_turns(tmp_path):
     """Each child is new, and its threads are the first to use the handle there, all at once."""
-    before = sys.getswitchinterval()
     with Cache(str(tmp_path)) as cache:
         cache.set("n", 0, tag="takes the lock")
         for _ in range(FORKS):
@@ -142,7 +141,6 @@ def test_threads_of_a_forked_child_take_turns(tmp_path):
                     os._exit(status)
             assert os.waitpid(child, 0)[1] == 0
         assert cache["n"] == FORKS * THREADS * TURNS
-    assert sys.getswitchinterval() == before
 
 
 def _count_in_threads(cache):
@@ -248,7 +246,7 @@ def test_the_child_of_a_dead_holder_does_not_keep_its_lock(tmp_path):
                 os._exit(0)
         os.waitpid(holder, 0)
         with cache.transact():
-            cache["n"] = 1
+            assert cache.incr("n") == 1
         os.close(end)
     os.close(ended)
 

@@ -591,7 +591,6 @@ def test_the_file_grows_with_entries_that_pass(tmp_path):
         assert cache.check() == []
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_child_changes_entries_too(cache):
     warm(cache)
     child = os.fork()

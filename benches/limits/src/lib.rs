@@ -169,7 +169,7 @@ impl Reader {
         let start = self.table.find(key.cast_exact::<PyString>()?.to_str()?);
         Ok(match start {
             Some(start) => PyBytes::new(py, &self.values[range(&self.values, start)]).into_any(),
-            None => default.map_or_else(|| py.None().into_bound(py), |given| given.to_owned()),
+            None => or_none(py, default),
         })
     }
 }
@@ -240,8 +240,12 @@ impl Holder {
             }
             at = (at + 1) & (self.positions.len() - 1);
         }
-        Ok(default.map_or_else(|| py.None().into_bound(py), |given| given.to_owned()))
+        Ok(or_none(py, default))
     }
+}
+
+fn or_none<'py>(py: Python<'py>, default: Argument<'_, 'py>) -> Bound<'py, PyAny> {
+    default.map_or_else(|| py.None().into_bound(py), |given| given.to_owned())
 }
 
 /// A method of a class with these parameters, which CPython calls like the product's.
@@ -491,7 +495,7 @@ impl Verifier {
         let key = key.to_str()?;
         match self.table.find(key) {
             Some(start) => Ok(verified(py, &self.records[start..], key)?.into_any()),
-            None => Ok(default.map_or_else(|| py.None().into_bound(py), |given| given.to_owned())),
+            None => Ok(or_none(py, default)),
         }
     }
 }

@@ -252,7 +252,7 @@ class Entries:
         self.lock = WriteLock(os.path.join(directory, LOCK_NAME))
         self._undoing = False
         # Set while a change may be made: not while the lock is being taken or released.
-        self._is_ready = False
+        self._may_change = False
         self._opens = False
         self.gate: Optional[int] = None
         self._last_number = 0
@@ -419,7 +419,7 @@ class Entries:
                 whose own thread is taking the lock or releasing it.
         """
         if not self.lock.acquire(timeout, retry):
-            if not self._is_ready:
+            if not self._may_change:
                 self.lock.release()
                 raise Timeout
             if opens:
@@ -427,7 +427,7 @@ class Entries:
             return
         try:
             # A forked child has those of its parent.
-            self._is_ready, self._undoing, self._opens = False, False, False
+            self._may_change, self._undoing, self._opens = False, False, False
             self._noted, self._doomed = set(), []
             if self.file.closed:
                 self.open()
@@ -449,7 +449,7 @@ class Entries:
                     self._undo()
             if self._saved is None or self.file._is_weight_unsure:
                 self._weigh_again(self._counted()[1])
-            self._is_ready = True
+            self._may_change = True
         except BaseException:
             self.lock.release()
             raise
@@ -483,7 +483,7 @@ class Entries:
             if failed:
                 self.known_ends = {}
             if self.lock.depth == 1:
-                self._is_ready = False
+                self._may_change = False
                 if failed and self._undoing:
                     self._undo()
                 self._save()

@@ -189,8 +189,9 @@ class WriteLock:
     def depth(self) -> int:
         """How often this thread has taken the lock."""
         held = self._by_process.get(os.getpid())
-        is_ours = held is not None and held.owner == threading.get_ident()
-        return held.depth if held is not None and is_ours else 0
+        if held is None or held.owner != threading.get_ident():
+            return 0
+        return held.depth
 
     def append(self, *record: Any) -> None:
         """Append to the journal. Before the change, so that a torn record needs no undoing.
