@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -11,13 +14,13 @@ import redis
 from redis.crc import key_slot
 
 from drivers.certificates import certificate
-from drivers.clusters import ClusterServers, drivers_of, until, watching
+from drivers.clusters import ADMIN, ClusterServers, drivers_of, until, watching
 from drivers.faults import interrupted_at
 from drivers.proxy import LOOPBACK, Proxy
 from drivers.servers import Server, reserved_port
 from tuckbox.drivers import redis_cluster
 from tuckbox.drivers.redis import Redis
-from tuckbox.errors import Refused, Unreachable
+from tuckbox.errors import DriverError, Refused, Unreachable
 from tuckbox.testing.drivers import DriverTests
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MANY = [b"k%d" % number for number in range(300)]
+THREADS = 3
 
 
 @pytest.fixture
@@ -185,6 +189,59 @@ def test_credentials_and_tls(tmp_path: Path) -> None:
             with pytest.raises(Refused, match="give the user and password") as caught:
                 driver.get(b"k")
             assert "wr0ng" not in str(caught.value)
+
+
+@pytest.fixture
+def collecting_nothing() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("collecting_nothing")
+def test_connections_to_a_server_that_was_given_up_are_closed(
+    cluster: ClusterServers, driver: Redis
+) -> None:
+    server = cluster.primaries()[0]
+    replica = cluster.replica_of(server)
+
+    def connections() -> int:
+        told = cluster.admin(server).client_list(_type="normal")
+        return len([one for one in told if one["name"] != ADMIN])
+
+    others = connections()
+    driver.set_many([(key, key, None) for key in MANY])
+    with ThreadPoolExecutor(THREADS) as pool:
+        meeting = threading.Barrier(THREADS, timeout=60)
+
+        def use(_: int) -> None:
+            meeting.wait()  # So that each thread has its own connection.
+            driver.get_many(MANY)
+            meeting.wait()
+
+        list(pool.map(use, range(THREADS)))
+        assert connections() == others + THREADS + 1
+        server.pause()
+        try:
+            until(lambda: cluster.is_primary(replica), "a replica is promoted")
+            until(lambda: answers(driver), "the driver has heard of it")
+        finally:
+            server.resume()
+        until(lambda: not cluster.is_primary(server), "the server has heard of it")
+        cluster.settle()
+        until(lambda: connections() <= others, "its connections are closed")
+        # The threads still run, and use the server when it is a primary again.
+        cluster.fail_over(server)
+        until(lambda: not cluster.is_primary(replica), "the former primary has heard of it")
+        until(lambda: answers(driver), "the driver has heard of it, too")
+        list(pool.map(use, range(THREADS)))
+        assert THREADS <= connections() <= others + THREADS + 1
+
+
+def answers(driver: Redis) -> bool:
+    with suppress(DriverError):
+        return len(driver.get_many(MANY)) == len(MANY)
+    return False
 
 
 # --- Slots that move ---------------------------------------------------------------------------

@@ -147,6 +147,7 @@ class Node:
         self._is_own = is_own
         self._of_thread = threading.local()
         self._era = 0
+        self._is_retired = False
         known = self._pool.connection_kwargs
         self.host: Optional[str] = known.get("host")
         self.title = title or f"redis at {known.get('path') or '{host}:{port}'.format_map(known)}"
@@ -177,6 +178,9 @@ class Node:
         if held.unread:
             held.drop()
         self._of_thread.held = held
+        # In this order: `retire` in another thread sets both in the other order.
+        if self._is_retired and vars(self._of_thread).pop("held", None) is not None:
+            held.connection.disconnect()
 
     def watching(self) -> Any:  # noqa: ANN401 - A connection of redis-py.
         """Return a new connection for protocol 3, not connected yet."""
@@ -185,6 +189,12 @@ class Node:
     def renew(self) -> None:
         """Have each thread connect again before it uses the server."""
         self._era += 1
+        self._pool.disconnect(inuse_connections=False)
+
+    def retire(self) -> None:
+        """Close its connections, those in use after their command. It may still be used."""
+        self._is_retired = True
+        self._of_thread = threading.local()
         self._pool.disconnect(inuse_connections=False)
 
     def close(self) -> None:
