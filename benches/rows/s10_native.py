@@ -8,11 +8,15 @@ from __future__ import annotations
 from benches import native
 from benches.row import Conditions, Figure, Goal, Row
 
+_GETS = ("get", "get, in the order of the sets")
+_COUNT_QUICK = 20_000
+# How many entries there are, and the speeds of quick_cache that are goals.
 _GOALS = {
-    "moka": Goal("at least", 1.0),
-    "quick_cache": Goal("at least", 0.7),
+    _COUNT_QUICK: dict.fromkeys(_GETS, Goal("at least", 0.7)),
+    100_000: dict.fromkeys((*_GETS, "set"), Goal("at least", 1.0)),
+    1_000_000: dict.fromkeys((*_GETS, "set"), Goal("at least", 1.0)),
 }
-_COMPARED = ("get", "get, in the order of the sets")
+_GOALS_OF_MOKA = dict.fromkeys(_GETS, Goal("at least", 1.0))
 _OURS = "tuckbox"
 
 
@@ -20,21 +24,30 @@ def measure(conditions: Conditions) -> list[Figure]:
     """Have the native program measure gets and sets."""
     conditions.progress("building the native program")
     native.build()
-    conditions.progress("gets and sets, natively")
+    counts = [_COUNT_QUICK] if conditions.is_quick else list(_GOALS)
+    return [figure for count in counts for figure in _among(conditions, count)]
+
+
+def _among(conditions: Conditions, count: int) -> list[Figure]:
+    conditions.progress(f"gets and sets among {count:,} entries, natively")
     samples: dict[str, dict[str, list[float]]] = native.run(
         "speed",
         conditions.tmpfs,
+        "--entries",
+        str(count),
         "--rounds",
         str(conditions.rounds),
         "--round-ms",
         "10" if conditions.is_quick else "60",
     )
-    peers = {name: f"{name} {native.version(name)}" for name in _GOALS} | {"HashMap": "HashMap"}
+    goals = {"moka": _GOALS_OF_MOKA, "quick_cache": _GOALS[count]}
+    peers = {name: f"{name} {native.version(name)}" for name in goals} | {"HashMap": "HashMap"}
     found = []
     for what, of_cache in samples.items():
         for name, peer in peers.items():
-            goal = _GOALS.get(name) if what in _COMPARED else None
-            found.append(_figure(what, of_cache[_OURS], peer, of_cache[name], goal))
+            ours, theirs = of_cache[_OURS], of_cache[name]
+            goal = goals[name].get(what) if name in goals else None
+            found.append(_figure(f"{what}, {count:,} entries", ours, peer, theirs, goal))
     return found
 
 

@@ -51,12 +51,14 @@ def measure(conditions: Conditions) -> list[Figure]:
     """Measure the calls of caches, collections and Django's backend."""
     theirs = title_of(_THEIRS)
     figures = []
-    for place, parent in (("tmpfs", conditions.tmpfs), ("disk", conditions.disk)):
+    places = (("tmpfs", conditions.tmpfs), ("disk", conditions.disk))
+    for place, parent in places:
         conditions.progress(f"one process, {place}")
         figures += _one_process(conditions, theirs, place, parent)
     conditions.progress("Deque, Index and DjangoCache")
     figures += _collections(conditions, theirs)
-    figures += _many_processes(conditions, theirs)
+    for place, parent in places:
+        figures += _many_processes(conditions, theirs, place, parent)
     return figures
 
 
@@ -284,19 +286,18 @@ class User:
         return names[:count]
 
 
-def _many_processes(conditions: Conditions, theirs: str) -> list[Figure]:
+def _many_processes(conditions: Conditions, theirs: str, place: str, parent: Path) -> list[Figure]:
     share = _QUICK_SHARE if conditions.is_quick else 1
     taken: dict[str, list[list[float]]] = {_OURS: [], _THEIRS: []}
     crews = {
-        which: Crew(_PROCESSES, User, which, str(conditions.tmpfs / f"many of {which}"))
-        for which in taken
+        which: Crew(_PROCESSES, User, which, str(parent / f"many of {which}")) for which in taken
     }
     with crews[_OURS], crews[_THEIRS]:
         for crew in crews.values():
             crew.ask("fill", count=1)
         for number in range(-1, conditions.rounds):
             conditions.progress(
-                f"{_PROCESSES} processes: round {number + 1} of {conditions.rounds}"
+                f"{_PROCESSES} processes, {place}: round {number + 1} of {conditions.rounds}"
             )
             for which, crew in crews.items():
                 # Our turn takes about as long as the other one.
@@ -314,15 +315,15 @@ def _many_processes(conditions: Conditions, theirs: str) -> list[Figure]:
                 if number >= 0:
                     taken[which].append([*means, slow / 1e3])
     ours, others = (list(zip(*taken[which], strict=True)) for which in (_OURS, _THEIRS))
-    what = f"{_PROCESSES} processes"
+    what = f"{_PROCESSES} processes, {place}"
     goals = (
         (f"get, {what}: mean", _GET),
-        (f"set, {what}: mean", _SET["tmpfs"]),
+        (f"set, {what}: mean", _SET[place]),
         (f"set, {what}: p99", _TAIL),
     )
     return [
-        Figure(name, "us", ours[place], theirs, others[place], "theirs / ours", goal)
-        for place, (name, goal) in enumerate(goals)
+        Figure(name, "us", our_samples, theirs, their_samples, "theirs / ours", goal)
+        for (name, goal), our_samples, their_samples in zip(goals, ours, others, strict=True)
     ]
 
 

@@ -324,6 +324,10 @@ def end() -> None:
 # --- The server -----------------------------------------------------------------------------------
 
 
+Connections = collections.Counter[int]
+"""How many connections each process has, by its id."""
+
+
 def _sockets(pid: object) -> set[str]:
     """The sockets that a process has open, as `/proc` names them."""
     found = set()
@@ -334,8 +338,8 @@ def _sockets(pid: object) -> set[str]:
     return found
 
 
-def _most(pids: Sequence[int], ports: Sequence[int]) -> int:
-    """The most connections of these processes to one of these ports.
+def _at_busiest_port(pids: Sequence[int], ports: Sequence[int]) -> Connections:
+    """The connections of these processes to the port to which they have most.
 
     One look at the table of the kernel, because it may have thousands of closed connections.
     """
@@ -347,21 +351,25 @@ def _most(pids: Sequence[int], ports: Sequence[int]) -> int:
         if row[3] == _ESTABLISHED
     }
     # A forked process has the sockets of the test, too.
-    theirs = set().union(*map(_sockets, pids)) - _sockets("self")
-    peers = collections.Counter(port_of[one] for one in theirs & port_of.keys())
-    return max(peers[port] for port in ports)
+    own = _sockets("self")
+    at_ports = {port: Connections() for port in ports}
+    for pid in pids:
+        for socket in (_sockets(pid) - own) & port_of.keys():
+            if (port := port_of[socket]) in at_ports:
+                at_ports[port][pid] += 1
+    return max(at_ports.values(), key=Connections.total)
 
 
 _ESTABLISHED = "01"
 
 
 @contextmanager
-def counted(actors: Sequence[Actor], *ports: int) -> Iterator[list[int]]:
+def counted(actors: Sequence[Actor], *ports: int) -> Iterator[list[Connections]]:
     """Count the connections of processes to each of these ports, all the time.
 
     Their own sockets, because a server may notice late that a connection was closed.
     """
-    counts = [0]
+    counts = [Connections()]
     failed: list[Exception] = []
     is_over = threading.Event()
     pids = [actor.pid for actor in actors]
@@ -371,11 +379,11 @@ def counted(actors: Sequence[Actor], *ports: int) -> Iterator[list[int]]:
             while not is_over.wait(0.02):
                 # A process may open a connection just before it closes the former one, and wait for
                 # a processor in between.
-                least = _most(pids, ports)
+                found = [_at_busiest_port(pids, ports)]
                 for _ in range(4):
                     time.sleep(0.01)
-                    least = min(least, _most(pids, ports))
-                counts.append(least)
+                    found.append(_at_busiest_port(pids, ports))
+                counts.append(min(found, key=Connections.total))
         except Exception as error:
             failed.append(error)
 
@@ -389,6 +397,11 @@ def counted(actors: Sequence[Actor], *ports: int) -> Iterator[list[int]]:
     if failed:
         raise failed[0]
     assert len(counts) > 1, "connections were never counted"
+
+
+def busiest(counts: Sequence[Connections]) -> Connections:
+    """The count with the most connections."""
+    return max(counts, key=Connections.total)
 
 
 # --- The oracle -----------------------------------------------------------------------------------

@@ -29,11 +29,6 @@ pub(crate) struct Tuckbox {
 }
 
 impl Tuckbox {
-    pub(crate) fn new(folder: &Path) -> Result<Tuckbox, Failure> {
-        let cache = open(folder, "speed.tuck", &Config::default())?;
-        Ok(Tuckbox { cache, buffer: Buffer::new() })
-    }
-
     /// A cache with a file of this size and, if it is not 0, this limit of entries.
     pub(crate) fn limited(
         folder: &Path,

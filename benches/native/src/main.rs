@@ -30,6 +30,9 @@ enum Command {
     Speed {
         /// The folder of Tuckbox's file.
         folder: PathBuf,
+        /// How many entries each has.
+        #[arg(long)]
+        entries: usize,
         /// Samples of each figure.
         #[arg(long)]
         rounds: usize,
@@ -71,7 +74,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Speed { folder, rounds, round_ms } => speed::measure(&folder, rounds, round_ms),
+        Command::Speed { folder, entries, rounds, round_ms } => {
+            speed::measure(&folder, entries, rounds, round_ms)
+        }
         Command::Full { folder, size_bytes, max_entries, value_bytes, half_known, rounds } => {
             let filled = full::Filled { folder, size_bytes, max_entries, value_bytes, half_known };
             filled.measure(rounds)

@@ -13,9 +13,11 @@ use serde_json::{json, Map, Value};
 use crate::caches::{Contestant, Failure, HashMap, Moka, QuickCache, Tuckbox};
 use crate::inputs;
 
-const ENTRIES: usize = 20_000;
-/// Enough that no cache evicts: some divide their space into parts, which fill unevenly.
-const ROOM_ENTRIES: usize = 4 * ENTRIES;
+const NAME: &str = "speed.tuck";
+/// So many times the entries: no cache evicts, though some divide their space unevenly.
+const ROOM: usize = 4;
+/// Of an entry's key, value and what a cache adds.
+const ENTRY_BYTES: usize = 256;
 const PASSES_MAX: usize = 50;
 
 struct Inputs {
@@ -49,10 +51,11 @@ const WHATS: [(What, &str); 4] = [
     (What::Set, "set"),
 ];
 
-fn time(work: impl FnOnce()) -> f64 {
+/// Returns the nanoseconds of an operation.
+fn time(operations: usize, work: impl FnOnce()) -> f64 {
     let began = Instant::now();
     work();
-    began.elapsed().as_nanos() as f64 / ENTRIES as f64
+    began.elapsed().as_nanos() as f64 / operations as f64
 }
 
 impl<C: Contestant> Timed<C> {
@@ -65,7 +68,7 @@ impl<C: Contestant> Timed<C> {
 
     fn get_all(&mut self, keys: &[String]) -> f64 {
         let cache = &mut self.0;
-        time(|| {
+        time(keys.len(), || {
             for key in keys {
                 if let Some(answer) = cache.get(key) {
                     black_box(answer.as_slice());
@@ -76,7 +79,7 @@ impl<C: Contestant> Timed<C> {
 
     fn set_all(&mut self, inputs: &Inputs) -> f64 {
         let cache = &mut self.0;
-        time(|| {
+        time(inputs.stored.len(), || {
             for (key, value) in inputs.stored.iter().zip(&inputs.values) {
                 cache.set(key, value);
             }
@@ -123,7 +126,7 @@ fn verify(caches: &mut Caches, inputs: &Inputs) -> Result<(), Failure> {
 fn passes(caches: &mut Caches, inputs: &Inputs, round: Duration) -> usize {
     let slowest_ns = caches
         .iter_mut()
-        .map(|(_, cache)| cache.pass(What::Get, inputs) * ENTRIES as f64)
+        .map(|(_, cache)| cache.pass(What::Get, inputs) * inputs.stored.len() as f64)
         .fold(1.0, f64::max);
     ((round.as_nanos() as f64 / slowest_ns) as usize).clamp(1, PASSES_MAX)
 }
@@ -134,20 +137,27 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 /// Returns the samples by operation and by cache.
-pub(crate) fn measure(folder: &Path, rounds: usize, round_ms: u64) -> Result<Value, Failure> {
-    let stored = inputs::keys(0, ENTRIES);
+pub(crate) fn measure(
+    folder: &Path,
+    entries: usize,
+    rounds: usize,
+    round_ms: u64,
+) -> Result<Value, Failure> {
+    let stored = inputs::keys(0, entries);
     let inputs = Inputs {
         values: stored.iter().map(|key| inputs::value_of(key)).collect(),
         shuffled: inputs::shuffled(&stored),
-        absent: inputs::keys(ENTRIES, ENTRIES),
+        absent: inputs::keys(entries, entries),
         stored,
     };
-    let moka = Timed::filled(Moka::new(ROOM_ENTRIES), &inputs);
+    let room = ROOM * entries;
+    let tuckbox = Tuckbox::limited(folder, NAME, (room * ENTRY_BYTES) as u64, 0)?;
+    let moka = Timed::filled(Moka::new(room), &inputs);
     moka.0.settle();
     let mut caches: Caches = vec![
-        ("tuckbox", Box::new(Timed::filled(Tuckbox::new(folder)?, &inputs))),
+        ("tuckbox", Box::new(Timed::filled(tuckbox, &inputs))),
         ("moka", Box::new(moka)),
-        ("quick_cache", Box::new(Timed::filled(QuickCache::new(ROOM_ENTRIES), &inputs))),
+        ("quick_cache", Box::new(Timed::filled(QuickCache::new(room), &inputs))),
         ("HashMap", Box::new(Timed::filled(HashMap::default(), &inputs))),
     ];
     verify(&mut caches, &inputs)?;
@@ -176,5 +186,6 @@ pub(crate) fn measure(folder: &Path, rounds: usize, round_ms: u64) -> Result<Val
             .collect();
         ((*what).to_owned(), Value::Object(by_cache))
     });
+    std::fs::remove_file(folder.join(NAME))?;
     Ok(Value::Object(found.collect()))
 }
