@@ -43,6 +43,8 @@ class Takeover(NamedTuple):
     """Whether writes may be lost."""
     restore: Callable[[], None]
     """Brings back the former primary, as a replica."""
+    left_s: float = 0.0
+    """Until then, the former primary answered reads, though another one may have taken writes."""
 
 
 class InCluster:
@@ -73,12 +75,16 @@ class InCluster:
         return Takeover(replicated_s, began_s, time.monotonic(), is_lossy=True, restore=restore)
 
     def _asked(self) -> Takeover:
-        replica = self.servers.replica_of(self._generator.choice(self.servers.primaries()))
+        primary = self._generator.choice(self.servers.primaries())
+        replica = self.servers.replica_of(primary)
         began_s = time.monotonic()
         self.servers.fail_over(replica)
-        # Both stop writes until the replica has all of them.
+        # Both stop writes until the replica has all of them, but not reads.
         up_s = time.monotonic()
-        return Takeover(began_s, began_s, up_s, is_lossy=False, restore=self.servers.settle)
+        until(lambda: not self.servers.is_primary(primary), "the former primary has heard of it")
+        left_s = time.monotonic()
+        restore = self.servers.settle
+        return Takeover(began_s, began_s, up_s, is_lossy=False, restore=restore, left_s=left_s)
 
 
 class BySentinel:
@@ -140,6 +146,8 @@ def failovers(
                 takeover = happen()
                 epoch, since_s = site.servers.epoch(), takeover.up_s
                 began_s = takeover.began_s
+                # What the former primary answered may have become a copy.
+                crowd.may_be_old(began_s, takeover.left_s + BOUND_S)
                 if takeover.is_lossy:
                     # Before the writes of that time are noted.
                     crowd.lost(takeover.replicated_s, takeover.up_s)
