@@ -231,7 +231,7 @@ async def load(store: Store, key: Key, make: Callable[[], Any], options: Options
         42
     """
     options = options.checked()
-    options = await call(store, options.checked_for, store)
+    options = await call(store, options.checked_for, store, make)
     is_early = False
     if options.early is not None and not options.force:
         entry = await call(store, store.get_entry, key)

@@ -242,7 +242,7 @@ def load(store: Store, key: Key, make: Callable[[], Any], options: Options) -> A
             if not is_due(entry, early):
                 return entry.value
             is_early = True
-    options = options.checked_for(store)
+    options = options.checked_for(store, make)
     one = Load(store, key, options, early=is_early)
     while True:
         state = one.begin()
@@ -316,7 +316,7 @@ class _Many:
                 if entry is not None:
                     self.found[key] = entry.value
         elif missing:
-            self.options = self.options.checked_for(self.store)
+            self.options = self.options.checked_for(self.store, self.make)
             self._load(missing)
         return {key: self.found[key] for key in self.keys if key in self.found}
 

@@ -112,17 +112,25 @@ class Options(NamedTuple):
             return self._replace(tags=tuple(self.tags))
         return self
 
-    def checked_for(self, store: Store) -> Options:
+    def checked_for(self, store: Store, make: object) -> Options:
         """Return `checked` options that a store takes.
 
+        Args:
+            store: The store.
+            make: What was given as the maker.
+
         Raises:
+            InvalidArgument: As for `checked`, or the maker is no function.
             InvalidTTL, InvalidTag: ``ttl``, ``stale`` or ``tags`` is none.
             CacheReadOnly: The store cannot be written.
 
         Example:
-            >>> Options("5m").checked_for(cache).ttl
+            >>> Options("5m").checked_for(cache, lambda: 42).ttl
             '5m'
         """
+        if not callable(make):
+            kind = type(make).__name__
+            raise InvalidArgument(f"a function must make the value, not {kind}; pass `lambda: ...`")
         options = self.checked()
         ttl = None if callable(options.ttl) else options.ttl
         # Stores nothing, and checks its arguments: better now than after an hour of making.

@@ -39,6 +39,7 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - The folder in it is private: see `make
 """A file system in memory, in which every user may create files."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+_FILE_SUFFIX = ".tuck"
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -183,6 +184,11 @@ def _refuse_what_is_no_name(given: str) -> None:
         raise InvalidPath(
             f"{given!r} is not a valid name: use up to 100 letters (A-Z), digits, '.', '_' and "
             f"'-'; for a file in the working directory, give {'./' + given!r}"
+        )
+    if given.endswith(_FILE_SUFFIX):
+        raise InvalidPath(
+            f"{given!r} would be the name of a cache in memory, which does not end with "
+            f"{_FILE_SUFFIX!r}; for a file in the working directory, give {'./' + given!r}"
         )
 
 

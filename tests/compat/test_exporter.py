@@ -618,8 +618,8 @@ def test_the_command(source, target):
     done = command(source, target)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        f"{target}: 2 entries copied, 0 already there, all verified\n"
-        "  left out: 1 tag is a tuple that SQLite cannot hold\n"
+        f"{target}: entries copied: 2, already there: 0, all verified\n"
+        "  left out: 1: tag is a tuple that SQLite cannot hold\n"
     )
     done = command(source, target)
     assert (done.returncode, done.stdout) == (1, "")

@@ -332,11 +332,11 @@ def test_the_command(source, target):
     done = command(source, target)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        f"{target}: 2 entries copied, 0 already there, all verified\n"
-        f"  left out: 1 {PICKLED}\n"
+        f"{target}: entries copied: 2, already there: 0, all verified\n"
+        f"  left out: 1: {PICKLED}\n"
     )  # fmt: skip
     done = command("--trust-pickles", source, target)
-    assert done.stdout == f"{target}: 1 entries copied, 2 already there, all verified\n"
+    assert done.stdout == f"{target}: entries copied: 1, already there: 2, all verified\n"
 
 
 def test_the_command_fails_with_one_line(source, target):

@@ -115,7 +115,8 @@ def test_what_a_killed_process_used_is_used(between: Callable[[], Any]) -> None:
     ],
 )
 def test_wrong_limits(cache: Cache, limit: Any, period: Any, error: type[Exception]) -> None:
-    with pytest.raises(error):
+    parameter = "limit" if period == 1 else "period"
+    with pytest.raises(error, match=f"^{parameter} must be"):
         cache.rate_limit("a", limit, period)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import inspect
 import logging
@@ -381,6 +382,18 @@ def test_only_cached_values_are_served_on_demand(timed: Cache, clock: _engine.Ma
     clock.advance(60)
     assert timed.get_or_set("k", make, cached_only=True) is None
     assert make.calls == 0
+
+
+def test_a_value_in_place_of_a_maker_is_an_error(timed: Cache) -> None:
+    given: Any = {"visits": 42}
+    message = "a function must make the value, not dict; pass `lambda: ...`"
+    with pytest.raises(InvalidArgument, match=message):
+        timed.get_or_set("k", given)
+    with pytest.raises(InvalidArgument, match=message):
+        timed.get_or_set_many(["k"], given)
+    with pytest.raises(InvalidArgument, match=message):
+        asyncio.run(timed.aget_or_set("k", given))
+    assert timed.get_entry("k") is None
 
 
 def test_a_read_only_handle_serves_what_is_there(opened: Callable[..., Cache], path: str) -> None:

@@ -96,9 +96,15 @@ with Cache(sys.argv[1]) as cache:
         )
         assert done.stdout == f"/dev/shm/tuckbox-65534/{name} 0\n"
 
-    @pytest.mark.parametrize("name", ["pages", "app.tuck", "a", "0", "A-b_c.d", "x" * 100])
+    @pytest.mark.parametrize("name", ["pages", "app.cache", "a", "0", "A-b_c.d", "x" * 100])
     def test_may_have_a_suffix(self, opened: Any, memory: Path, name: str) -> None:
         assert opened(name).path == str(memory / f"tuckbox-{os.geteuid()}" / name)
+
+    def test_with_the_suffix_of_files_is_refused(self, memory: Path, here: Path) -> None:
+        with pytest.raises(InvalidPath, match="would be the name of a cache in memory") as caught:
+            Cache("app.tuck")
+        assert "give './app.tuck'" in str(caught.value)
+        assert os.listdir(memory) == os.listdir(here) == []
 
     @pytest.mark.parametrize("name", NAMES_REFUSED, ids=ascii)
     def test_of_other_characters_is_refused_before_a_folder_is_made(

@@ -14,17 +14,17 @@ use crate::{codec, names};
 const VALUE_TYPES: &str = "None, bool, int, float, str, bytes, bytearray, list, tuple, dict, set, \
                            frozenset, datetime, date, time, timedelta, Decimal and UUID";
 
+/// Where the text is that says how.
+const REGISTER: &str = "see help(tuckbox.register)";
+
 /// Why a value of this type cannot be stored, and what to do.
 pub fn on_value(value: &Bound<'_, PyAny>) -> PyResult<String> {
     let advice = on_plain_value(value)?;
-    let name = names::of_type(value);
-    // Types of Python itself have no module, and need functions to be registered.
-    Ok(match name.rsplit_once('.') {
-        Some((_, class)) if !name.starts_with("freezegun.") => {
-            format!("{advice}; or call tuckbox.register({class}) to store such objects")
-        }
-        _ => advice,
-    })
+    let kind = value.get_type();
+    let module = kind.getattr(intern!(value.py(), "__module__"))?;
+    // Types of Python itself are seldom registered, and need functions.
+    let is_registered = module.ne("builtins")? && !names::of(&kind).starts_with("freezegun.");
+    Ok(if is_registered { format!("{advice}; or register the class: {REGISTER}") } else { advice })
 }
 
 /// What to store in place of an object.

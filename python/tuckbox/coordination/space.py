@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Callable, Optional
 
 from tuckbox.contract import Store, Ttl
-from tuckbox.errors import InvalidArgument
+from tuckbox.errors import InvalidArgument, InvalidTTL
 from tuckbox.keys import Key
 from tuckbox.results import Entry
 
@@ -161,9 +161,12 @@ def checked_ttl_s(ttl: Ttl, parameter: str = "ttl") -> float:
     # Here, because `tuckbox.memory` has a cache that imports this.
     from tuckbox.memory.numbers import ttl_us  # noqa: PLC0415
 
-    us = ttl_us(ttl)
+    wanted = f'{parameter} must be longer than 0 and have an end, such as 30 or "5m", not {ttl!r}'
+    try:
+        us = ttl_us(ttl)
+    except InvalidTTL:
+        # That message is about entries, which may have no end.
+        raise InvalidTTL(wanted) from None
     if not us:
-        raise InvalidArgument(
-            f'{parameter} must be longer than 0 and have an end, such as 30 or "5m", not {ttl!r}'
-        )
+        raise InvalidArgument(wanted)
     return us / 1e6

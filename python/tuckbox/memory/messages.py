@@ -94,11 +94,11 @@ def value_advice(value: object, is_storable: Callable[[Any], bool]) -> str:
         is_storable: Whether another value can be stored.
     """
     advice = _plain_value_advice(value, is_storable)
-    name = type_name(type(value))
-    # Types of Python itself have no module, and need functions to be registered.
-    if "." not in name or name.startswith("freezegun."):
+    module = type(value).__module__
+    # Types of Python itself are seldom registered, and need functions.
+    if module == "builtins" or module.startswith("freezegun."):
         return advice
-    return f"{advice}; or call tuckbox.register({name.rpartition('.')[2]}) to store such objects"
+    return f"{advice}; or register the class: see help(tuckbox.register)"
 
 
 def _plain_value_advice(value: object, is_storable: Callable[[Any], bool]) -> str:

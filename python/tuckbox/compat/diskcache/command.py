@@ -101,9 +101,9 @@ def _report(caches: Sequence[Union[Imported, Exported]]) -> bool:
     for cache in caches:
         verified = f"{cache.different} DIFFER" if cache.different else "all verified"
         print(  # noqa: T201
-            f"{cache.target}: {cache.copied} entries copied, {cache.present} already there, "
+            f"{cache.target}: entries copied: {cache.copied}, already there: {cache.present}, "
             f"{verified}"
         )
         for reason, count in sorted(cache.left_out.items()):
-            print(f"  left out: {count} {reason}")  # noqa: T201
+            print(f"  left out: {count}: {reason}")  # noqa: T201
     return any(cache.different for cache in caches)
