@@ -151,7 +151,7 @@ class ClusterServers(_Joined):
         timeout_ms: After how long without an answer a server is given up.
     """
 
-    def __init__(self, folder: Path, timeout_ms: int = 500) -> None:
+    def __init__(self, folder: Path, timeout_ms: int = 1500) -> None:
         super().__init__()
         self._folder = folder
         self._timeout_ms = timeout_ms

@@ -81,25 +81,23 @@ class Cluster:
     def _read(self, asked: Node, reply: Any) -> list[Optional[Node]]:  # noqa: ANN401 - As sent.
         slots: list[Optional[Node]] = [None] * _SLOTS
         known: set[Address] = set()
-        owners: dict[Address, Node] = {}
         for first, last, *members in reply:
             # An empty host is that of the server that was asked.
             addresses = [(_text(one[0]) or asked.host or "", int(one[1])) for one in members]
             known.update(addresses)
-            owner = owners[addresses[0]] = self._node(addresses[0])
-            slots[first : last + 1] = [owner] * (last + 1 - first)
+            slots[first : last + 1] = [self._node(addresses[0])] * (last + 1 - first)
         for address in set(self._nodes) - known:
             if node := self._nodes.pop(address, None):
                 node.retire()
         self._slots = slots
-        if any(self._nodes.get(address) is not owner for address, owner in owners.items()):
-            # Another thread has an older reply, and retired one of them.
-            self.forget()
         return slots
 
     def _owner(self, key: bytes) -> Node:
         slot = self._slot_of(key)
         node = (self._slots or self._learned())[slot]
+        if node is not None and node.is_retired:
+            # Another thread has learned something else meanwhile.
+            node = self._learned()[slot]
         if node is None:
             self.forget()
             raise Unreachable(

@@ -147,7 +147,6 @@ class Node:
         self._is_own = is_own
         self._of_thread = threading.local()
         self._era = 0
-        self._is_retired = False
         known = self._pool.connection_kwargs
         self.host: Optional[str] = known.get("host")
         self.title = title or f"redis at {known.get('path') or '{host}:{port}'.format_map(known)}"
@@ -155,6 +154,8 @@ class Node:
         """The errors that are replies to one command."""
         self.answers = True
         """Whether it has answered last."""
+        self.is_retired = False
+        """Whether another node may have followed at its address."""
 
     def take(self) -> _Held:
         """Take this thread's connection away: a signal handler meanwhile gets another one."""
@@ -179,7 +180,7 @@ class Node:
             held.drop()
         self._of_thread.held = held
         # In this order: `retire` in another thread sets both in the other order.
-        if self._is_retired and vars(self._of_thread).pop("held", None) is not None:
+        if self.is_retired and vars(self._of_thread).pop("held", None) is not None:
             held.connection.disconnect()
 
     def watching(self) -> Any:  # noqa: ANN401 - A connection of redis-py.
@@ -193,7 +194,7 @@ class Node:
 
     def retire(self) -> None:
         """Close its connections, those in use after their command. It may still be used."""
-        self._is_retired = True
+        self.is_retired = True
         self._of_thread = threading.local()
         self._pool.disconnect(inuse_connections=False)
 
