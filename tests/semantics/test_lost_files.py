@@ -225,8 +225,8 @@ def test_threads_follow_a_file_that_is_replaced_again_and_again(tmp_path: Path) 
             thread.start()
         for replaced in range(1, 4):
             replace(path, other=1)
-            until = time.monotonic() + 60
-            while cache.stats().reopened < replaced and time.monotonic() < until:
+            give_up_s = time.monotonic() + 60
+            while cache.stats().reopened < replaced and time.monotonic() < give_up_s:
                 time.sleep(0.01)
             assert cache.stats().reopened == replaced
         over.set()

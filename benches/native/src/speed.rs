@@ -13,10 +13,12 @@ use serde_json::{json, Map, Value};
 use crate::caches::{Contestant, Failure, HashMap, Moka, QuickCache, Tuckbox};
 use crate::inputs;
 
+/// Tuckbox's file.
 const NAME: &str = "speed.tuck";
-/// So many times the entries: no cache evicts, though some divide their space unevenly.
+/// Each cache has space for this many times the entries, so that none evicts: some divide their
+/// space into parts, which fill unevenly.
 const ROOM: usize = 4;
-/// Of an entry's key, value and what a cache adds.
+/// What Tuckbox's file has for an entry: its key, its value, and what is stored with them.
 const ENTRY_BYTES: usize = 256;
 const PASSES_MAX: usize = 50;
 

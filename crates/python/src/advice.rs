@@ -23,8 +23,12 @@ pub fn on_value(value: &Bound<'_, PyAny>) -> PyResult<String> {
     let kind = value.get_type();
     let module = kind.getattr(intern!(value.py(), "__module__"))?;
     // Types of Python itself are seldom registered, and need functions.
-    let is_registered = module.ne("builtins")? && !names::of(&kind).starts_with("freezegun.");
-    Ok(if is_registered { format!("{advice}; or register the class: {REGISTER}") } else { advice })
+    let can_be_registered = module.ne("builtins")? && !names::of(&kind).starts_with("freezegun.");
+    Ok(if can_be_registered {
+        format!("{advice}; or register the class: {REGISTER}")
+    } else {
+        advice
+    })
 }
 
 /// What to store in place of an object.

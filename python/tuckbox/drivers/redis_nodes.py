@@ -179,7 +179,7 @@ class Node:
         if held.unread:
             held.drop()
         self._of_thread.held = held
-        # In this order: `retire` in another thread sets both in the other order.
+        # After that, because `retire` in another thread drops what was put back after it set this.
         if self.is_retired and vars(self._of_thread).pop("held", None) is not None:
             held.connection.disconnect()
 
