@@ -57,6 +57,7 @@ impl Entries<'_> {
             let found = slots.next()?;
             // Its lines arrive in parallel then.
             self.region().prefetch(found.slot.offset(), RECORD_BYTES);
+            self.cx.prefetch_later_records(found.slot.offset());
             if let Some((position, header)) = self.locate_header(found.slot.offset()) {
                 if self.has_key(position, &header, key) {
                     return Some(Live { found, position, header, is_stale: false });

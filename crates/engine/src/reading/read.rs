@@ -375,6 +375,7 @@ impl<'a> Reader<'a> {
         let cx: &Context = *self.0;
         // Together with the first line.
         cx.arena.region().prefetch(offset + NEXT_LINES.start, NEXT_LINES.end - NEXT_LINES.start);
+        cx.prefetch_later_records(offset);
         let record = cx.record_at(offset).ok_or(CopyError::Damaged)?;
         let use_of_segment = cx.arena.generation_word(record.segment());
         let generation = use_of_segment.load(0, Ordering::Acquire);
