@@ -13,6 +13,11 @@ use super::shape::Shape;
 use crate::error::{lengthen, Result};
 use crate::value::Value;
 
+/// Records up to this length are summed when they are finished: a load that spans two of the stores
+/// that have just copied the key and the value would wait until both have reached the cache. Longer
+/// ones are summed before, outside of the lock.
+const SUMMED_LATE_BYTES: u64 = 512;
+
 /// A record that is built outside of any lock: only its version and place are missing.
 pub struct Draft<'a> {
     /// The key's hash.
@@ -20,7 +25,8 @@ pub struct Draft<'a> {
     value: Value<'a>,
     words: Vec<u64>,
     header: RecordHeader,
-    content: u64,
+    /// The sum of its content, if it is known.
+    content: Option<u64>,
     /// What it takes over from a present entry.
     pub takes_over: TakesOver,
     /// Whether the entry is never evicted.
@@ -121,7 +127,8 @@ impl<'a> Draft<'a> {
         payload[..key.len()].copy_from_slice(key);
         payload[key.len()..key.len() + tail.len()].copy_from_slice(tail);
         // With bodies, computed once their places are known.
-        let content = if header.body_count == 0 { header.content(&spare) } else { 0 };
+        let is_summed = header.body_count == 0 && header.log_bytes > SUMMED_LATE_BYTES;
+        let content = is_summed.then(|| header.content(&spare));
         let position = attributes.and_then(|attributes| attributes.position);
         Ok(Draft {
             hash,
@@ -140,7 +147,7 @@ impl<'a> Draft<'a> {
         let word = RecordHeader::form_index(self.header.sequence.flags()) as usize + 1;
         let at = word + attributes::position_index(self.words[word]) as usize;
         self.words[at] = position;
-        self.content = self.header.content(&self.words);
+        self.content = None;
     }
 
     /// Enters another expiry into a draft that has one.
@@ -181,7 +188,7 @@ impl<'a> Draft<'a> {
         for (part, body) in list.chunks_exact_mut(BODY_WORDS as usize).zip(bodies) {
             part.copy_from_slice(&[body.segment, body.generation, body.hash]);
         }
-        self.content = self.header.content(&self.words);
+        self.content = Some(self.header.content(&self.words));
     }
 
     /// The finished words for this version and place.
@@ -189,7 +196,8 @@ impl<'a> Draft<'a> {
     pub fn finish(&mut self, version: u64, place: RecordPlace, hasher: &Hasher) -> &[u64] {
         let header =
             self.header.with_sequence(Sequence::new(version, self.header.sequence.flags()));
-        let checksum = header.checksum(self.content, hasher, self.hash, place);
+        let content = self.content.unwrap_or_else(|| header.content(&self.words));
+        let checksum = header.checksum(content, hasher, self.hash, place);
         self.words[0] = header.sequence.with_checksum(checksum).0;
         &self.words[..(header.log_bytes / 8) as usize]
     }

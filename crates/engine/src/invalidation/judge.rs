@@ -57,13 +57,14 @@ pub fn state_at(shard: &Shard<'_>, offset: u64, header: &RecordHeader, hash: Key
     match shard.expiry_us_at(offset, header, hash) {
         None => State::Damaged,
         Some(expiry_us) if shard.cx.is_expired(expiry_us) => State::Missing,
-        Some(expiry_us) if header.has(flag::LONG) => judge_at(shard, offset, header, expiry_us),
+        Some(expiry_us) if header.has(flag::LONG) => judge_at(shard, offset, *header, expiry_us),
         Some(_) => State::Fresh,
     }
 }
 
+// The header by value: a reference would put it into memory in all writes.
 #[inline(never)]
-fn judge_at(shard: &Shard<'_>, offset: u64, header: &RecordHeader, expiry_us: u64) -> State {
+fn judge_at(shard: &Shard<'_>, offset: u64, header: RecordHeader, expiry_us: u64) -> State {
     let Some(record) = shard.cx.record_at(offset) else { return State::Damaged };
     let start = record.view::<{ crate::storage::RECORD_START_WORDS }>();
     if !header.has_attributes(|at| start.get(at)) {

@@ -14,6 +14,7 @@ layer! {
 }
 
 /// An entry found under the lock.
+#[derive(Clone, Copy)]
 pub struct Live {
     /// Its slot.
     pub found: Found,
@@ -37,16 +38,27 @@ impl Entries<'_> {
     #[inline(always)]
     pub fn find_kept(&self, key: &[u8], hash: KeyHash) -> Option<Live> {
         let mut live = self.find_any(key, hash)?;
-        match state_at(self, live.offset(), &live.header, hash) {
-            State::Fresh => return Some(live),
-            State::Stale => {
-                live.is_stale = true;
-                return Some(live);
+        let state = state_at(self, live.offset(), &live.header, hash);
+        if state != State::Fresh {
+            if !self.keep_or_remove(live, hash, state) {
+                return None;
             }
+            live.is_stale = true;
+        }
+        Some(live)
+    }
+
+    /// Whether an entry in this state is kept, as a stale one is. Removes it otherwise.
+    // By value: a reference would put it into memory in all writes.
+    #[cold]
+    #[inline(never)]
+    fn keep_or_remove(&self, live: Live, hash: KeyHash, state: State) -> bool {
+        match state {
+            State::Fresh | State::Stale => return true,
             State::Missing => self.remove_live(hash, &live, shard::EXPIRATIONS),
             State::Damaged => self.drop_damaged(hash, &live.found, &live.header),
         }
-        None
+        false
     }
 
     /// Finds the entry of a key, whatever its state.

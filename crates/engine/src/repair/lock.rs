@@ -24,11 +24,24 @@ pub fn lock(cx: &Context, index: u64) -> Result<Index<'_>> {
 /// As [`lock`], waiting at most `limit`.
 #[inline(always)]
 pub fn lock_for(cx: &Context, index: u64, limit: Duration) -> Result<Index<'_>> {
+    acquire(cx, index, limit)?;
+    Ok(locked(cx, index))
+}
+
+/// As [`lock_for`], without the guard, which the caller makes by [`locked`].
+#[inline(always)]
+pub fn acquire(cx: &Context, index: u64, limit: Duration) -> Result<()> {
     cx.arena.check_not_lost()?;
     match cx.arena.check_path() {
         PathStatus::InPlace | PathStatus::Missing => take(cx, index, limit),
         status => Err(not_in_place(cx, status, LAST_LOCK_LIMIT)),
     }
+}
+
+/// The guard of a shard that [`acquire`] has just locked. To be made once: it unlocks.
+#[inline(always)]
+pub fn locked(cx: &Context, index: u64) -> Index<'_> {
+    Index(Shard::locked(cx, index))
 }
 
 /// As [`lock_for`], for a caller to whom it matters that the shard is not hidden, as it is after some
@@ -95,12 +108,25 @@ pub fn try_lock(cx: &Context, index: u64) -> Result<Option<Index<'_>>> {
 }
 
 #[inline(always)]
-fn take(cx: &Context, index: u64, limit: Duration) -> Result<Index<'_>> {
-    let (shard, acquired) = Shard::lock(cx, index, limit)?;
-    if acquired == Acquired::TakenOver {
-        return repair_after_death(Index(shard));
+fn take(cx: &Context, index: u64, limit: Duration) -> Result<()> {
+    let acquired = Shard::lock(cx, index, limit)?;
+    let boot_at = cx.arena.geometry().shard_at(index) + shard::BOOT;
+    if acquired == Acquired::TakenOver || cx.arena.region().get(boot_at) != cx.arena.boot() {
+        return prepare(locked(cx, index), acquired);
     }
-    check_once_per_boot(shard)
+    Ok(())
+}
+
+/// Does what a locked shard needs before it is used. It stays locked if that succeeds.
+#[cold]
+#[inline(never)]
+fn prepare(shard: Index<'_>, acquired: Acquired) -> Result<()> {
+    let shard = match acquired {
+        Acquired::TakenOver => repair_after_death(shard)?,
+        _ => check_once_per_boot(shard.0)?,
+    };
+    std::mem::forget(shard);
+    Ok(())
 }
 
 /// Checks the tables of a locked shard at its first lock in a boot.
@@ -166,7 +192,7 @@ fn repair_after_death(shard: Index<'_>) -> Result<Index<'_>> {
 fn empty_removed_file(cx: &Context, limit: Duration) -> Result<()> {
     for index in 0..cx.shape.shard_count {
         match take(cx, index, limit.min(cx.lock_limit)) {
-            Ok(shard) => _ = Audit(&shard).clear(),
+            Ok(()) => _ = Audit(&locked(cx, index)).clear(),
             Err(Error::Arena(ArenaError::Interrupted)) => {
                 return Err(ArenaError::Interrupted.into())
             }

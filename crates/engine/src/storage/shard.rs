@@ -61,16 +61,23 @@ impl Drop for Shard<'_> {
 }
 
 impl<'a> Shard<'a> {
-    /// Locks a shard, waiting at most `limit`. Also returns from whom it has the lock: a dead
-    /// writer's shard must be repaired before use.
+    /// Locks a shard, waiting at most `limit`. Returns from whom it has the lock: a dead writer's shard
+    /// must be repaired before use. [`Shard::locked`] is its guard: in one result with an error, it
+    /// would be copied by every write, in parts that the processor has not stored yet.
     #[inline(always)]
-    pub fn lock(cx: &'a Context, index: u64, limit: Duration) -> Result<(Shard<'a>, Acquired)> {
+    pub fn lock(cx: &'a Context, index: u64, limit: Duration) -> Result<Acquired> {
         reserve_scratch(&cx.shape)?;
         let at = cx.arena.geometry().shard_at(index);
         let acquired = cx.arena.lock(at + shard::LOCK, limit)?;
-        let words = cx.arena.region().view(at);
-        begin_changes(&words);
-        Ok((Shard { cx, index, at, words }, acquired))
+        begin_changes(&cx.arena.region().view(at));
+        Ok(acquired)
+    }
+
+    /// The guard of a shard that [`Shard::lock`] has just locked. To be made once: it unlocks.
+    #[inline(always)]
+    pub fn locked(cx: &'a Context, index: u64) -> Shard<'a> {
+        let at = cx.arena.geometry().shard_at(index);
+        Shard { cx, index, at, words: cx.arena.region().view(at) }
     }
 
     /// Locks a shard if its lock is free. For a second shard, which must not be waited for.

@@ -165,7 +165,7 @@ impl Store<'_> {
             return Ok(Passed::Refused);
         }
         if let Some(live) = live.as_ref().filter(|_| draft.takes_over.is_any()) {
-            shard.take_over(live, draft);
+            shard.take_over(*live, draft);
         }
         if live.is_some() {
             shard.sample_overwrite(draft.hash, draft.header());

@@ -68,33 +68,48 @@ impl Writer<'_> {
         draft: &mut Draft<'_>,
         condition: Condition<'_>,
     ) -> InPlace {
+        match condition {
+            // The old entry is replaced, whatever it holds.
+            Condition::Always => self.put_over(self.find_kept(key, draft.hash), draft),
+            _ => self.put_in_place_if(key, draft, condition),
+        }
+    }
+
+    #[inline(never)]
+    fn put_in_place_if(
+        &self,
+        key: &[u8],
+        draft: &mut Draft<'_>,
+        condition: Condition<'_>,
+    ) -> InPlace {
         if let Condition::Unchanged(basis) = condition {
             if !self.is_unchanged(key, draft.hash, basis) {
                 return InPlace::Done(false);
             }
         }
-        let (live, version) = match condition {
-            // The old entry is replaced, whatever it holds.
-            Condition::Always => (self.find_kept(key, draft.hash), 0),
-            _ => match self.find_valid(key, draft.hash) {
-                Some((live, version)) => (Some(live), version),
-                None => (None, 0),
-            },
+        let (live, version) = match self.find_valid(key, draft.hash) {
+            Some((live, version)) => (Some(live), version),
+            None => (None, 0),
         };
-        let is_present = || live.as_ref().is_some_and(|live| !live.is_stale);
+        let is_present = live.as_ref().is_some_and(|live| !live.is_stale);
         let holds = match condition {
-            Condition::Always => true,
-            Condition::Absent => !is_present(),
-            Condition::Present => is_present(),
-            Condition::Version(wanted) => is_present() && version == wanted,
-            Condition::Unchanged(_) => true,
+            Condition::Always | Condition::Unchanged(_) => true,
+            Condition::Absent => !is_present,
+            Condition::Present => is_present,
+            Condition::Version(wanted) => is_present && version == wanted,
         };
-        if !holds {
-            return InPlace::Done(false);
+        match holds {
+            true => self.put_over(live, draft),
+            false => InPlace::Done(false),
         }
+    }
+
+    /// Stores a draft in the place of the key's present entry, if there is one and it fits.
+    #[inline(always)]
+    fn put_over(&self, live: Option<Live>, draft: &mut Draft<'_>) -> InPlace {
         if let Some(live) = &live {
             if draft.takes_over.is_any() {
-                self.take_over(live, draft);
+                self.take_over(*live, draft);
             }
             self.sample_overwrite(draft.hash, draft.header());
             if self.can_rewrite(live, draft) {
@@ -106,13 +121,15 @@ impl Writer<'_> {
         InPlace::NotEnough(live)
     }
 
+    // By value: a reference would put the entry into memory in all writes.
     #[cold]
-    pub(super) fn take_over(&self, live: &Live, draft: &mut Draft<'_>) {
+    #[inline(never)]
+    pub(super) fn take_over(&self, live: Live, draft: &mut Draft<'_>) {
         if draft.takes_over.expiry {
-            self.keep_expiry(live, draft);
+            self.keep_expiry(&live, draft);
         }
         if draft.takes_over.position {
-            self.keep_position(live, draft);
+            self.keep_position(&live, draft);
         }
     }
 
@@ -283,12 +300,14 @@ impl Writer<'_> {
             && (old.body_count, new.body_count) == (0, 0)
             && old.log_bytes == new.log_bytes
             && live.position.byte + old.log_bytes <= self.cx.shape.log_bytes
-            && (!new.has(flag::LONG) || self.is_in_its_log(live, draft))
+            && (!new.has(flag::LONG) || self.is_in_its_log(*live, draft))
     }
 
+    // By value, as above.
     #[cold]
-    fn is_in_its_log(&self, live: &Live, draft: &Draft<'_>) -> bool {
-        self.log_for(draft, Some(live)) == self.log_of(live.position.segment)
+    #[inline(never)]
+    fn is_in_its_log(&self, live: Live, draft: &Draft<'_>) -> bool {
+        self.log_for(draft, Some(&live)) == self.log_of(live.position.segment)
     }
 
     /// Writes a draft into the existing record.
