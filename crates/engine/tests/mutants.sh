@@ -22,6 +22,7 @@ late-changes        protocol  a_proof_holds_while_a_change_is_between_its_steps_
 early-publication   protocol  a_reader_between_the_steps_of_a_writer_finds_everything
 early-split-clear   protocol  a_reader_between_the_steps_of_a_writer_finds_everything
 eager-unlock        protocol  a_failed_try_lock_leaves_the_lock_to_its_owner
+no-handover         protocol  a_lock_that_was_taken_over_is_held_until_the_write_ends
 no-busy             protocol  a_death_anywhere_costs_at_most_the_entry_being_written
 no-repair           protocol  a_death_anywhere_costs_at_most_the_entry_being_written
 old-length          protocol  segments_that_a_dead_writer_took_after_growth_are_found

@@ -13,19 +13,20 @@ use super::shape::Shape;
 use crate::error::{lengthen, Result};
 use crate::value::Value;
 
-/// Records up to this length are summed when they are finished: a load that spans two of the stores
-/// that have just copied the key and the value would wait until both have reached the cache. Longer
-/// ones are summed before, outside of the lock.
+/// Records up to this length are summed when they are finished. When they are built, the key and the
+/// value have just been copied, and a load that spans two of those stores waits until both have
+/// reached the cache. Longer records are summed before the lock is taken.
 const SUMMED_LATE_BYTES: u64 = 512;
 
-/// A record that is built outside of any lock: only its version and place are missing.
+/// A record that is built outside of any lock: only its version and place are
+/// missing and, in a short record, its sum.
 pub struct Draft<'a> {
     /// The key's hash.
     pub hash: KeyHash,
     value: Value<'a>,
     words: Vec<u64>,
     header: RecordHeader,
-    /// The sum of its content, if it is known.
+    /// The sum of its content, if it is computed already; otherwise [`Draft::finish`] computes it.
     content: Option<u64>,
     /// What it takes over from a present entry.
     pub takes_over: TakesOver,
@@ -126,10 +127,12 @@ impl<'a> Draft<'a> {
         let payload = &mut bytes_of_mut(&mut spare[..word_count])[header.key_at as usize..];
         payload[..key.len()].copy_from_slice(key);
         payload[key.len()..key.len() + tail.len()].copy_from_slice(tail);
-        // With bodies, computed once their places are known.
-        let is_summed = header.body_count == 0 && header.log_bytes > SUMMED_LATE_BYTES;
-        let content = is_summed.then(|| header.content(&spare));
         let position = attributes.and_then(|attributes| attributes.position);
+        // A record with bodies is summed when their places are known, one with an open position when
+        // that is.
+        let is_complete = header.body_count == 0 && position != Some(POSITION_OPEN);
+        let is_summed = is_complete && header.log_bytes > SUMMED_LATE_BYTES;
+        let content = is_summed.then(|| header.content(&spare));
         Ok(Draft {
             hash,
             value,

@@ -62,7 +62,7 @@ pub fn state_at(shard: &Shard<'_>, offset: u64, header: &RecordHeader, hash: Key
     }
 }
 
-// The header by value: a reference would put it into memory in all writes.
+// By value: for a reference, every write would keep the header in memory, not in registers.
 #[inline(never)]
 fn judge_at(shard: &Shard<'_>, offset: u64, header: RecordHeader, expiry_us: u64) -> State {
     let Some(record) = shard.cx.record_at(offset) else { return State::Damaged };

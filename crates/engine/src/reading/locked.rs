@@ -43,13 +43,13 @@ impl Entries<'_> {
             if !self.keep_or_remove(live, hash, state) {
                 return None;
             }
-            live.is_stale = true;
+            live.is_stale = state == State::Stale;
         }
         Some(live)
     }
 
-    /// Whether an entry in this state is kept, as a stale one is. Removes it otherwise.
-    // By value: a reference would put it into memory in all writes.
+    /// Whether an entry that is not fresh is kept. A stale one is; others are removed.
+    // By value: for a reference, every write would keep the entry in memory, not in registers.
     #[cold]
     #[inline(never)]
     fn keep_or_remove(&self, live: Live, hash: KeyHash, state: State) -> bool {

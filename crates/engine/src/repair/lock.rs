@@ -10,7 +10,7 @@ use super::audit::Audit;
 use crate::error::{would_block, Error, Result};
 use crate::format::shard;
 use crate::index::Index;
-use crate::storage::{Context, Shard};
+use crate::storage::{Context, Shard, Taken};
 
 /// The longest wait of a write for each lock of a removed file.
 const LAST_LOCK_LIMIT: Duration = Duration::from_millis(5);
@@ -24,13 +24,13 @@ pub fn lock(cx: &Context, index: u64) -> Result<Index<'_>> {
 /// As [`lock`], waiting at most `limit`.
 #[inline(always)]
 pub fn lock_for(cx: &Context, index: u64, limit: Duration) -> Result<Index<'_>> {
-    acquire(cx, index, limit)?;
-    Ok(locked(cx, index))
+    let taken = acquire(cx, index, limit)?;
+    Ok(locked(cx, index, taken))
 }
 
-/// As [`lock_for`], without the guard, which the caller makes by [`locked`].
+/// As [`lock_for`], without the guard, which the caller makes at once, by [`locked`].
 #[inline(always)]
-pub fn acquire(cx: &Context, index: u64, limit: Duration) -> Result<()> {
+pub fn acquire(cx: &Context, index: u64, limit: Duration) -> Result<Taken> {
     cx.arena.check_not_lost()?;
     match cx.arena.check_path() {
         PathStatus::InPlace | PathStatus::Missing => take(cx, index, limit),
@@ -38,10 +38,10 @@ pub fn acquire(cx: &Context, index: u64, limit: Duration) -> Result<()> {
     }
 }
 
-/// The guard of a shard that [`acquire`] has just locked. To be made once: it unlocks.
+/// The guard of a shard whose lock was just taken.
 #[inline(always)]
-pub fn locked(cx: &Context, index: u64) -> Index<'_> {
-    Index(Shard::locked(cx, index))
+pub fn locked(cx: &Context, index: u64, taken: Taken) -> Index<'_> {
+    Index(Shard::locked(cx, index, taken))
 }
 
 /// As [`lock_for`], for a caller to whom it matters that the shard is not hidden, as it is after some
@@ -108,25 +108,24 @@ pub fn try_lock(cx: &Context, index: u64) -> Result<Option<Index<'_>>> {
 }
 
 #[inline(always)]
-fn take(cx: &Context, index: u64, limit: Duration) -> Result<()> {
-    let acquired = Shard::lock(cx, index, limit)?;
+fn take(cx: &Context, index: u64, limit: Duration) -> Result<Taken> {
+    let (taken, acquired) = Shard::acquire(cx, index, limit)?;
     let boot_at = cx.arena.geometry().shard_at(index) + shard::BOOT;
     if acquired == Acquired::TakenOver || cx.arena.region().get(boot_at) != cx.arena.boot() {
-        return prepare(locked(cx, index), acquired);
+        return prepare(locked(cx, index, taken), acquired);
     }
-    Ok(())
+    Ok(taken)
 }
 
-/// Does what a locked shard needs before it is used. It stays locked if that succeeds.
+/// Does what a locked shard needs before it is used. If that fails, the lock is released.
 #[cold]
 #[inline(never)]
-fn prepare(shard: Index<'_>, acquired: Acquired) -> Result<()> {
+fn prepare(shard: Index<'_>, acquired: Acquired) -> Result<Taken> {
     let shard = match acquired {
         Acquired::TakenOver => repair_after_death(shard)?,
-        _ => check_once_per_boot(shard.0)?,
+        Acquired::Clean => check_now(shard)?,
     };
-    std::mem::forget(shard);
-    Ok(())
+    Ok(shard.0.into_taken())
 }
 
 /// Checks the tables of a locked shard at its first lock in a boot.
@@ -192,7 +191,7 @@ fn repair_after_death(shard: Index<'_>) -> Result<Index<'_>> {
 fn empty_removed_file(cx: &Context, limit: Duration) -> Result<()> {
     for index in 0..cx.shape.shard_count {
         match take(cx, index, limit.min(cx.lock_limit)) {
-            Ok(()) => _ = Audit(&locked(cx, index)).clear(),
+            Ok(taken) => _ = Audit(&locked(cx, index, taken)).clear(),
             Err(Error::Arena(ArenaError::Interrupted)) => {
                 return Err(ArenaError::Interrupted.into())
             }

@@ -20,12 +20,12 @@ pub const RECORD_START_WORDS: usize = (RECORD_SPACE_MIN / WORD) as usize;
 /// Bytes of a record to prefetch well before it is read or written: most records are not longer.
 pub const RECORD_BYTES: u64 = 256;
 
-/// Where, from a record on, the records are that were written shortly after it: about two ahead.
+/// Where later records are, counted from the beginning of a record: about two ahead.
 const LATER_RECORDS: Range<u64> = 512..512 + RECORD_BYTES;
 
 impl Context {
     /// Prefetches records that were written shortly after this one: entries are often used in the
-    /// order in which they were stored. Processors do the same by themselves, but only in a page.
+    /// order in which they were stored. A processor does this by itself, but only within a page.
     #[inline(always)]
     pub(crate) fn prefetch_later_records(&self, offset: u64) {
         let Range { start, end } = LATER_RECORDS;
@@ -201,13 +201,14 @@ impl Shard<'_> {
             return false;
         }
         let offset = self.cx.offset_of(position);
+        // Most keys end within the first words of the record, which are in its first segment. Comparing
+        // them in a copy is faster.
+        if header.key_at + header.key_bytes <= RECORD_SPACE_MIN {
+            let mut words = [0; RECORD_START_WORDS];
+            self.region().copy_out(offset, &mut words);
+            return header.has_key(&words, key);
+        }
         if position.byte + header.log_bytes <= self.cx.shape.log_bytes {
-            // Most keys are near the beginning, and compared faster in a copy.
-            if header.key_at + header.key_bytes <= RECORD_SPACE_MIN {
-                let mut words = [0; RECORD_START_WORDS];
-                self.region().copy_out(offset, &mut words);
-                return header.has_key(&words, key);
-            }
             return self.region().holds(offset + header.key_at, key);
         }
         self.has_key_that_crosses(offset, header, key)

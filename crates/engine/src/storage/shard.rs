@@ -24,6 +24,10 @@ pub struct Shard<'a> {
     words: Words<'a>,
 }
 
+/// A shard's lock was taken, and its guard is not made yet. Until then, nothing releases the lock.
+#[must_use]
+pub struct Taken(());
+
 type Words<'a> = View<'a, { shard::DIRECTORY as usize / 8 }>;
 
 const CHANGES: usize = shard::CHANGES as usize / 8;
@@ -61,23 +65,32 @@ impl Drop for Shard<'_> {
 }
 
 impl<'a> Shard<'a> {
-    /// Locks a shard, waiting at most `limit`. Returns from whom it has the lock: a dead writer's shard
-    /// must be repaired before use. [`Shard::locked`] is its guard: in one result with an error, it
-    /// would be copied by every write, in parts that the processor has not stored yet.
+    /// Takes a shard's lock, waiting at most `limit`. Also returns whether a dead writer had it,
+    /// whose shard must be repaired before use. The caller makes the guard at once, by
+    /// [`Shard::locked`]: a result that holds the guard would go through memory, and each write
+    /// would wait for what it has just stored.
     #[inline(always)]
-    pub fn lock(cx: &'a Context, index: u64, limit: Duration) -> Result<Acquired> {
+    pub fn acquire(cx: &'a Context, index: u64, limit: Duration) -> Result<(Taken, Acquired)> {
         reserve_scratch(&cx.shape)?;
         let at = cx.arena.geometry().shard_at(index);
         let acquired = cx.arena.lock(at + shard::LOCK, limit)?;
         begin_changes(&cx.arena.region().view(at));
-        Ok(acquired)
+        Ok((Taken(()), acquired))
     }
 
-    /// The guard of a shard that [`Shard::lock`] has just locked. To be made once: it unlocks.
+    /// The guard of a shard whose lock was just taken.
     #[inline(always)]
-    pub fn locked(cx: &'a Context, index: u64) -> Shard<'a> {
+    pub fn locked(cx: &'a Context, index: u64, _taken: Taken) -> Shard<'a> {
         let at = cx.arena.geometry().shard_at(index);
         Shard { cx, index, at, words: cx.arena.region().view(at) }
+    }
+
+    /// Gives the guard up. The lock stays taken, for another guard.
+    pub fn into_taken(self) -> Taken {
+        if !mutants::is_on("no-handover") {
+            std::mem::forget(self);
+        }
+        Taken(())
     }
 
     /// Locks a shard if its lock is free. For a second shard, which must not be waited for.

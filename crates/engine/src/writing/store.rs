@@ -86,14 +86,8 @@ impl<'a> Store<'a> {
     /// Locks a shard, waiting at most `limit`.
     #[inline(always)]
     pub(super) fn lock_for(self, index: u64, limit: Duration) -> Result<Writer<'a>> {
-        lock::acquire(self.0, index, limit)?;
-        Ok(self.locked(index))
-    }
-
-    /// The guard of a shard that was just acquired.
-    #[inline(always)]
-    fn locked(self, index: u64) -> Writer<'a> {
-        Writer::from(lock::locked(self.0, index))
+        let taken = lock::acquire(self.0, index, limit)?;
+        Ok(Writer::from(lock::locked(self.0, index, taken)))
     }
 
     /// Locks a shard.
@@ -339,8 +333,9 @@ impl<'a> Store<'a> {
     #[inline(always)]
     fn attempt(self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<Option<bool>> {
         let index = storing.draft.hash.shard(self.shape.shard_count);
-        lock::acquire(self.0, index, storing.tries.lock_budget.remaining(self.lock_limit))?;
-        let shard = self.locked(index);
+        let limit = storing.tries.lock_budget.remaining(self.lock_limit);
+        let taken = lock::acquire(self.0, index, limit)?;
+        let shard = Writer::from(lock::locked(self.0, index, taken));
         match shard.put_in_place(storing.key, &mut storing.draft, storing.condition) {
             InPlace::Done(stored) => Ok(Some(stored)),
             InPlace::NotEnough(live) => self.evict_and_put(shard, storing, live, bodies),

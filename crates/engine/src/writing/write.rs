@@ -121,7 +121,7 @@ impl Writer<'_> {
         InPlace::NotEnough(live)
     }
 
-    // By value: a reference would put the entry into memory in all writes.
+    // By value: for a reference, every write would keep the entry in memory, not in registers.
     #[cold]
     #[inline(never)]
     pub(super) fn take_over(&self, live: Live, draft: &mut Draft<'_>) {
@@ -303,7 +303,7 @@ impl Writer<'_> {
             && (!new.has(flag::LONG) || self.is_in_its_log(*live, draft))
     }
 
-    // By value, as above.
+    // By value, as in `take_over`.
     #[cold]
     #[inline(never)]
     fn is_in_its_log(&self, live: Live, draft: &Draft<'_>) -> bool {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tuckbox_arena::hooks::Point;
-use tuckbox_engine::{Attributes, Begin, Buffer, Cache, Ttl, Value};
+use tuckbox_arena::Error as ArenaError;
+use tuckbox_engine::{Attributes, Begin, Buffer, Cache, Config, Error, Ttl, Value};
 use tuckbox_testkit::watchdog::Watchdog;
 
 use super::{assert_sound, look, name, nth, points_of, store, twins, Seen, Stopped};
@@ -421,6 +422,26 @@ fn a_number_does_not_get_the_expiry_of_another() {
         }
     }
     assert_eq!(deaths, 8, "a number is overwritten in place");
+}
+
+#[test]
+fn a_lock_that_was_taken_over_is_held_until_the_write_ends() {
+    let config =
+        Config { size_bytes: 1 << 20, lock_limit: Duration::from_millis(20), ..Config::default() };
+    let twins: Vec<_> = Cache::twins(&config, 3).unwrap().into_iter().map(Arc::new).collect();
+    let stop = |twin: usize| {
+        let work = move |cache: &Cache| store(cache, twin, 1, 200);
+        Stopped::start(&twins[twin], nth(Point::CursorMoved, 1), work).expect("it writes")
+    };
+    let _victim = stop(0);
+    twins[1].declare_dead(0);
+    let writer = stop(1);
+    assert_eq!(twins[1].stats().takeovers, 1);
+    let result = twins[2].delete(&name(1));
+    assert!(matches!(result, Err(Error::Arena(ArenaError::LockTimeout { .. }))), "{result:?}");
+    writer.resume();
+    assert_eq!(look(&twins[2], 1), Some(Seen::Value(1)));
+    assert_sound(&twins[2]);
 }
 
 /// Guards against this bug: the dead writer had grown the file and taken one of the new segments.
