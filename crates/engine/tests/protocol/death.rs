@@ -427,7 +427,7 @@ fn a_number_does_not_get_the_expiry_of_another() {
 #[test]
 fn a_lock_that_was_taken_over_is_held_until_the_write_ends() {
     let config =
-        Config { size_bytes: 1 << 20, lock_limit: Duration::from_millis(20), ..Config::default() };
+        Config { size_bytes: 1 << 20, lock_limit: Duration::from_millis(200), ..Config::default() };
     let twins: Vec<_> = Cache::twins(&config, 3).unwrap().into_iter().map(Arc::new).collect();
     let stop = |twin: usize| {
         let work = move |cache: &Cache| store(cache, twin, 1, 200);
