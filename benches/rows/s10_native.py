@@ -20,7 +20,7 @@ _GOALS = {
 }
 _GOALS_OF_MOKA = dict.fromkeys(_GETS, Goal("at least", 1.0))
 _OURS = "tuckbox"
-# The places of memory make a cache faster or slower by several per cent while its process lives.
+# Where a process's memory lies makes a cache faster or slower by several per cent.
 _ROUNDS_OF_A_PROCESS = 3
 
 
@@ -75,7 +75,7 @@ def _figure(
 ROW = Row(
     id="S10",
     title="Native, one thread",
-    text="36-byte keys, copies of 160-byte values; the peers neither share nor persist; a new "
-    "process after each third round",
+    text="36-byte keys, copies of 160-byte values; the peers neither share nor persist; three "
+    "rounds in each process",
     measure=measure,
 )

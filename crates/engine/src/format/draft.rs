@@ -18,8 +18,8 @@ use crate::value::Value;
 /// reached the cache. Longer records are summed before the lock is taken.
 const SUMMED_LATE_BYTES: u64 = 512;
 
-/// A record that is built outside of any lock: only its version and place are
-/// missing and, in a short record, its sum.
+/// A record that is built outside of any lock. Only its version, its place and, if it is short, its
+/// sum are missing.
 pub struct Draft<'a> {
     /// The key's hash.
     pub hash: KeyHash,

@@ -334,6 +334,7 @@ impl<'a> Store<'a> {
     fn attempt(self, storing: &mut Storing<'_>, bodies: &[Body]) -> Result<Option<bool>> {
         let index = storing.draft.hash.shard(self.shape.shard_count);
         let limit = storing.tries.lock_budget.remaining(self.lock_limit);
+        // Not by `lock_for`, whose result holds the guard: see `Shard::acquire`.
         let taken = lock::acquire(self.0, index, limit)?;
         let shard = Writer::from(lock::locked(self.0, index, taken));
         match shard.put_in_place(storing.key, &mut storing.draft, storing.condition) {
