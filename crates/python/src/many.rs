@@ -12,9 +12,10 @@ use crate::core::Core;
 use crate::errors::classes::{KeyTypeError, WouldBlock};
 use crate::errors::{Quick, Raised};
 use crate::keys::Key;
+use crate::opened::Opened;
 use crate::scratch::{self, Used};
 use crate::terms::OwnedTerms;
-use crate::{codec, names, waiter};
+use crate::{codec, keys, names, waiter};
 
 /// Other threads may run once in this many entries.
 const ENTRIES_AT_ONCE: usize = 512;
@@ -29,10 +30,9 @@ pub fn get<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let opened = core.opened()?;
     let objects = collected(keys)?;
-    let mut encoded = Vec::with_capacity(objects.len());
-    for object in &objects {
-        encoded.push(opened.lookup_key(py, object)?);
-    }
+    let lookup_key = |object| Ok(opened.lookup_key(py, object)?);
+    let EncodedKeys { plain, others } = encoded_keys(opened, &objects, lookup_key)?;
+    let encoded = joined_keys(plain, &others);
     let found = PyDict::new(py);
     let result = scratch::with_buffer(|buffer| {
         let mut read_bytes = 0;
@@ -44,9 +44,9 @@ pub fn get<'py>(
                 return Err(Error::from(ArenaError::WouldBlock { is_locked: false }).into());
             }
             let_others_run_at(py, index);
-            let key = encoded[index].bytes();
-            let value = opened.decoded(py, &objects[index], key, entry.value)?;
-            found.set_item(&objects[index], value).map_err(Raised::from)?;
+            let (object, key) = (&objects[index], encoded[index]);
+            let value = opened.decoded(py, object, key, entry.value)?;
+            found.set_item(object, value).map_err(Raised::from)?;
             Ok(())
         });
         Used { result, read_bytes }
@@ -55,7 +55,7 @@ pub fn get<'py>(
         Ok(()) => Ok(found),
         Err(GetError::Engine(error)) => {
             // The engine checks the lengths of all keys, and does not say which is too long.
-            let too_long = encoded.iter().position(|key| key.bytes().len() > KEY_BYTES_MAX);
+            let too_long = encoded.iter().position(|key| key.len() > KEY_BYTES_MAX);
             Err(match too_long {
                 Some(index) => opened.refused_entry(py, error, &objects[index]),
                 None => opened.refused(py, error),
@@ -91,10 +91,10 @@ pub fn delete(core: &Core, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<
     let objects = collected(keys)?;
     let mut deleted_count = 0;
     let lookup_key = |object| opened.lookup_key(py, object);
-    let encoded: PyResult<Vec<Key<'_>>> =
-        objects.iter().map(|object| checked_key(core, py, object, lookup_key)).collect();
-    for (index, key) in encoded?.iter().enumerate() {
-        let deleted = opened.cache.delete(key.bytes()).map_err(|error| {
+    let checked = |object| checked_key(core, py, object, lookup_key);
+    let EncodedKeys { plain, others } = encoded_keys(opened, &objects, checked)?;
+    for (index, key) in joined_keys(plain, &others).into_iter().enumerate() {
+        let deleted = opened.cache.delete(key).map_err(|error| {
             let error = opened.refused(py, error);
             told_progress(py, error, index, deleted_count)
         })?;
@@ -133,9 +133,8 @@ pub fn set(
     let pairs = pairs_of(mapping)?;
     loop {
         let id = opened.objects.as_ref().map(|_| opened.cache.latest().id());
-        let (entries, is_bound) = encoded_pairs(core, py, &pairs)?;
-        let stored: Vec<(&[u8], Value<'_>)> =
-            entries.iter().map(|(key, value)| (key.bytes(), value.value())).collect();
+        let EncodedPairs { plain, others, is_any_bound } = encoded_pairs(core, py, &pairs)?;
+        let stored = joined(plain, &others);
         let all_bytes = stored.iter().map(|(_, value)| value.len()).sum();
         given
             .with(Condition::Always, |terms| {
@@ -145,25 +144,97 @@ pub fn set(
             })
             .map_err(|error| opened.refused(py, error))?;
         // In another file, some of the values could not be read.
-        if !is_bound || id == Some(opened.cache.latest().id()) {
+        if !is_any_bound || id == Some(opened.cache.latest().id()) {
             return Ok(());
         }
     }
 }
 
-/// A key and its value.
-type Entry<'a> = (Key<'a>, Encoded<'a>);
+/// The bytes of a key that is encoded by the bytes of the Python object itself. None for any other key,
+/// and for one that is too long.
+#[inline(always)]
+fn plain_key<'a>(opened: &Opened, object: &'a Bound<'_, PyAny>) -> Option<&'a [u8]> {
+    let text = keys::plain(object).filter(|_| opened.space.is_none())?;
+    (text.len() <= KEY_BYTES_MAX).then_some(text.as_bytes())
+}
 
-/// Encodes all keys and values; also returns whether any value is for this file alone.
+/// Encoded keys.
+// Apart: moving a `Key`, which has three forms, takes longer than encoding the usual one.
+struct EncodedKeys<'a> {
+    /// Those of [`plain_key`], as most are; empty ones in the places of all others.
+    plain: Vec<&'a [u8]>,
+    /// All others and their places.
+    others: Vec<(usize, Key<'a>)>,
+}
+
+/// Encodes all keys; those that are not plain by `encode`.
+fn encoded_keys<'a, 'py>(
+    opened: &Opened,
+    objects: &'a [Bound<'py, PyAny>],
+    encode: impl Fn(&'a Bound<'py, PyAny>) -> PyResult<Key<'a>>,
+) -> PyResult<EncodedKeys<'a>> {
+    let (mut plain, mut others) = (Vec::with_capacity(objects.len()), Vec::new());
+    for (place, object) in objects.iter().enumerate() {
+        let key = plain_key(opened, object);
+        plain.push(key.unwrap_or_default());
+        if key.is_none() {
+            others.push((place, encode(object)?));
+        }
+    }
+    Ok(EncodedKeys { plain, others })
+}
+
+/// All keys in the order of the objects.
+fn joined_keys<'a>(mut plain: Vec<&'a [u8]>, others: &'a [(usize, Key<'_>)]) -> Vec<&'a [u8]> {
+    for (place, key) in others {
+        plain[*place] = key.bytes();
+    }
+    plain
+}
+
+/// Encoded keys and values.
+struct EncodedPairs<'a> {
+    /// Those that are the bytes of the Python objects themselves; an empty key and value in the
+    /// places of all others.
+    plain: Vec<EngineEntry<'a>>,
+    /// All others and their places.
+    others: Vec<(usize, Key<'a>, Encoded<'a>)>,
+    /// Whether any value is for this file alone.
+    is_any_bound: bool,
+}
+
+/// A key and its value, as the engine takes them.
+type EngineEntry<'a> = (&'a [u8], Value<'a>);
+
+/// All entries in the order of the pairs.
+fn joined<'a>(
+    mut plain: Vec<EngineEntry<'a>>,
+    others: &'a [(usize, Key<'_>, Encoded<'_>)],
+) -> Vec<EngineEntry<'a>> {
+    for (place, key, value) in others {
+        plain[*place] = (key.bytes(), value.value());
+    }
+    plain
+}
+
+/// Encodes all keys and values.
 fn encoded_pairs<'a, 'py>(
     core: &Core,
     py: Python<'py>,
     pairs: &'a [Pair<'py>],
-) -> PyResult<(Vec<Entry<'a>>, bool)> {
+) -> PyResult<EncodedPairs<'a>> {
     let opened = core.opened()?;
-    let mut entries = Vec::with_capacity(pairs.len());
-    let mut is_any_bound = false;
-    for (object, value) in pairs {
+    let value_bytes_max = opened.value_bytes_max();
+    let plain_below_bytes = opened.direct_bytes.min(value_bytes_max.saturating_add(1));
+    let mut plain = Vec::with_capacity(pairs.len());
+    let (mut others, mut is_any_bound) = (Vec::new(), false);
+    for (place, (object, value)) in pairs.iter().enumerate() {
+        let_others_run_at(py, place);
+        let entry = plain_key(opened, object).zip(codec::encode_plain(value));
+        if let Some(entry) = entry.filter(|(_, value)| value.len() < plain_below_bytes) {
+            plain.push(entry);
+            continue;
+        }
         let key = checked_key(core, py, object, |object| opened.key(py, object))?;
         let value = match codec::encode_plain(value) {
             Some(value) if value.len() < opened.direct_bytes => Encoded::Plain(value),
@@ -181,15 +252,14 @@ fn encoded_pairs<'a, 'py>(
             }
         };
         let len_bytes = value.value().len();
-        if len_bytes > opened.value_bytes_max() {
-            let most_bytes = opened.value_bytes_max();
-            let error = Error::ValueTooLarge { len_bytes, most_bytes };
+        if len_bytes > value_bytes_max {
+            let error = Error::ValueTooLarge { len_bytes, most_bytes: value_bytes_max };
             return Err(opened.refused_entry(py, error, object));
         }
-        entries.push((key, value));
-        let_others_run_at(py, entries.len());
+        plain.push((&[], Value::bytes(&[])));
+        others.push((place, key, value));
     }
-    Ok((entries, is_any_bound))
+    Ok(EncodedPairs { plain, others, is_any_bound })
 }
 
 enum Encoded<'a> {

@@ -344,15 +344,7 @@ impl Region {
     /// Prefetches the cache lines of some bytes. A hint: reads nothing, and any offset is allowed.
     #[inline(always)]
     pub fn prefetch(&self, offset: u64, len_bytes: u64) {
-        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
-        for line in 0..len_bytes.div_ceil(LINE_BYTES) {
-            use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
-            let at = self.base.wrapping_add((offset + line * LINE_BYTES) as usize);
-            // SAFETY: the instruction takes any address and never fails.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, portable)))))]
-        let _ = (offset, len_bytes);
+        prefetch_lines(self.base.wrapping_add(offset as usize), len_bytes);
     }
 
     /// Writes a word.
@@ -506,6 +498,26 @@ impl Region {
             self.set(offset + whole_bytes as u64, u64::from_ne_bytes(last));
         }
     }
+}
+
+/// Prefetches the cache lines of private bytes. A hint.
+#[inline(always)]
+pub fn prefetch_bytes(bytes: &[u8]) {
+    prefetch_lines(bytes.as_ptr(), bytes.len() as u64);
+}
+
+/// Prefetches the cache lines of some bytes at any address.
+#[inline(always)]
+fn prefetch_lines(from: *const u8, len_bytes: u64) {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
+    for line in 0..len_bytes.div_ceil(LINE_BYTES) {
+        use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+        let at = from.wrapping_add((line * LINE_BYTES) as usize);
+        // SAFETY: the instruction takes any address and never fails.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, portable)))))]
+    let _ = (from, len_bytes);
 }
 
 /// The bytes of private words.

@@ -4,17 +4,27 @@
 //! to hold it only briefly. Each is stored as if it were alone: a death leaves some of them stored,
 //! and costs at most one entry.
 
+use smallvec::SmallVec;
+use tuckbox_arena::region::prefetch_bytes;
+
 use super::store::{Store, Storing, Tries, DRAFT_WORDS};
-use super::write::InPlace;
+use super::write::{InPlace, Writer};
 use crate::error::{lengthen, reserve, Result};
 use crate::format::layout::{attribute, record::WORDS_MAX};
 use crate::format::{Draft, KeyHash, NewAttributes};
+use crate::index::Lookup;
+use crate::reading::Reader;
+use crate::repair::lock;
 use crate::value::{Attributes, Condition, Ttl, Value};
 
 /// Most entries stored under one lock.
 const GROUP: usize = 16;
 /// An entry with more bytes of key and value is stored alone.
 const SHORT_BYTES: usize = 4096;
+/// Bytes of each key and value to prefetch.
+const START_BYTES: usize = 256;
+/// How many keys before its turn a key is prefetched.
+const KEYS_AHEAD: usize = 8;
 /// Words of the longest record of a shorter entry.
 const SHORT_WORDS: usize = SHORT_BYTES / 8 + WORDS_MAX as usize + 1;
 /// More words if it has attributes.
@@ -49,6 +59,9 @@ impl Store<'_> {
         lengthen(&mut firsts, self.shape.shard_count as usize)?;
         lengthen(&mut places, entries.len())?;
         for (place, (key, value)) in entries.iter().enumerate().rev() {
+            if let Some(later) = place.checked_sub(KEYS_AHEAD) {
+                prefetch_start(entries[later].0);
+            }
             self.check_lengths(key, Some(*value))?;
             let hash = self.hasher.key(key);
             let first: &mut Option<usize> =
@@ -94,57 +107,94 @@ impl Store<'_> {
         Ok(())
     }
 
-    /// Stores the entry at the `next` place and some later ones of its shard; those that fit into
-    /// the records of their keys under one lock. `next` becomes the first place that is not stored.
+    /// Stores the entry at the `next` place and some later ones of its shard. `next` becomes the first
+    /// place that is not stored.
     fn set_group(
         self,
         index: u64,
         next: &mut Option<usize>,
         entries: &[(&[u8], Value<'_>)],
         places: &[(KeyHash, Option<usize>)],
+        common: &Common<'_>,
+    ) -> Result<()> {
+        self.ask_for_group(*next, entries, places);
+        let mut left = GROUP;
+        while left > 0 && next.is_some() {
+            self.set_under_one_lock(index, next, &mut left, entries, places, common)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Store::set_group`], as far as one lock is enough: short entries that fit into the records
+    /// of their keys, and one more. At most as many as are `left` in the group.
+    fn set_under_one_lock(
+        self,
+        index: u64,
+        next: &mut Option<usize>,
+        left: &mut usize,
+        entries: &[(&[u8], Value<'_>)],
+        places: &[(KeyHash, Option<usize>)],
         (expiry_us, attributes): &Common<'_>,
     ) -> Result<()> {
-        // Before a lock is taken, because nothing is allocated under it.
-        let mut spare = DRAFT_WORDS.take();
+        let extras = self.extras(*expiry_us, attributes.as_ref());
+        let (mut spare, mut tries) = (DRAFT_WORDS.take(), Tries::default());
+        let condition = Condition::Always;
+        let entry_at = |place: usize| (entries[place], places[place]);
+        let Some(((key, value), (hash, after))) = next.map(entry_at) else { return Ok(()) };
+        if !self.is_short(key, value) {
+            let draft = Draft::new(key, hash, value, extras, &self.shape, &mut spare)?;
+            self.finish_store(Storing { key, draft, condition, tries }, Ok(None))?;
+            (*next, *left) = (after, *left - 1);
+            return Ok(());
+        }
+        // Before the lock is taken, because nothing is allocated under it.
         let words = SHORT_WORDS + if attributes.is_some() { ATTRIBUTE_WORDS } else { 0 };
         if spare.len() < words {
             lengthen(&mut spare, words)?;
         }
-        DRAFT_WORDS.set(spare);
-        let mut held = None;
-        for _ in 0..GROUP {
-            let Some(place) = *next else { break };
-            let ((key, value), (hash, after)) = (entries[place], places[place]);
-            let mut tries = Tries::default();
-            let is_short = self.is_short(key, value);
-            let shard = match held.take().filter(|_| is_short) {
-                None if is_short => {
-                    Some(self.lock_for(index, tries.lock_budget.remaining(self.lock_limit))?)
-                }
-                held => held,
-            };
-            let mut spare = DRAFT_WORDS.take();
-            let extras = self.extras(*expiry_us, attributes.as_ref());
-            let draft = Draft::new(key, hash, value, extras, &self.shape, &mut spare)?;
-            let condition = Condition::Always;
-            let mut storing = Storing { key, draft, condition, tries };
-            let stored = match shard {
-                Some(shard) => match shard.put_in_place(key, &mut storing.draft, condition) {
-                    InPlace::Done(stored) => {
-                        held = Some(shard);
-                        Ok(Some(stored))
-                    }
-                    InPlace::NotEnough(live) => self.evict_and_put(shard, &mut storing, live, &[]),
-                },
-                None => Ok(None),
-            };
-            match stored {
-                Ok(Some(_)) => DRAFT_WORDS.set(storing.draft.into_spare()),
-                unfinished => _ = self.finish_store(storing, unfinished)?,
+        let taken = lock::acquire(self.0, index, tries.lock_budget.remaining(self.lock_limit))?;
+        // Not in an option, so that it stays in registers: see `Shard::acquire`.
+        let shard = Writer::from(lock::locked(self.0, index, taken));
+        while let Some(((key, value), (hash, after))) = next.filter(|_| *left > 0).map(entry_at) {
+            if !self.is_short(key, value) {
+                break;
             }
-            *next = after;
+            let mut draft = Draft::new(key, hash, value, extras, &self.shape, &mut spare)?;
+            if let InPlace::NotEnough(live) = shard.put_in_place(key, &mut draft, condition) {
+                let mut storing = Storing { key, draft, condition, tries };
+                match self.evict_and_put(shard, &mut storing, live, &[]) {
+                    Ok(Some(_)) => DRAFT_WORDS.set(storing.draft.into_spare()),
+                    unfinished => _ = self.finish_store(storing, unfinished)?,
+                }
+                (*next, *left) = (after, *left - 1);
+                return Ok(());
+            }
+            spare = draft.into_spare();
+            (*next, *left) = (after, *left - 1);
         }
+        DRAFT_WORDS.set(spare);
         Ok(())
+    }
+
+    /// Prefetches what a group needs: the caller's values, of which the group takes every few, so that
+    /// the processor does not foresee them; and, if that pays, the buckets and the present records.
+    #[inline(always)]
+    fn ask_for_group(
+        self,
+        mut next: Option<usize>,
+        entries: &[(&[u8], Value<'_>)],
+        places: &[(KeyHash, Option<usize>)],
+    ) {
+        let mut hashes = SmallVec::<[KeyHash; GROUP]>::new();
+        while let Some(place) = next.filter(|_| hashes.len() < GROUP) {
+            if let Value::Bytes { bytes, .. } = entries[place].1 {
+                prefetch_start(bytes);
+            }
+            let (hash, after) = places[place];
+            hashes.push(hash);
+            next = after;
+        }
+        Reader(Lookup(self.0)).ask_for(&hashes);
     }
 
     /// Whether an entry may be stored under a lock together with others: it is copied quickly and
@@ -152,4 +202,10 @@ impl Store<'_> {
     fn is_short(self, key: &[u8], value: Value<'_>) -> bool {
         (value.len() as u64) < self.shape.segment_bytes && key.len() + value.len() <= SHORT_BYTES
     }
+}
+
+/// Prefetches the caller's bytes: all of a short key or value.
+#[inline(always)]
+fn prefetch_start(bytes: &[u8]) {
+    prefetch_bytes(&bytes[..bytes.len().min(START_BYTES)]);
 }
