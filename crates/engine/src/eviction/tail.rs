@@ -9,7 +9,7 @@ use super::Eviction;
 use crate::format::{log, note, shard, LogKind, PolicyBits, Position, Slot};
 use crate::index::Found;
 use crate::invalidation::{state_at, State};
-use crate::storage::{with_scratch, Need, RECORD_START_WORDS};
+use crate::storage::{with_scratch, Need, Reservation, RECORD_START_WORDS};
 
 /// What is at the place of a record.
 pub(super) enum RecordState {
@@ -219,12 +219,21 @@ impl Eviction<'_> {
     ) -> Option<bool> {
         let moved = with_scratch(|words| {
             let Candidate { offset, ref header, hash, .. } = *candidate;
-            let Some(content) = self.load_valid(offset, header, words, hash) else {
+            let count = (header.log_bytes / 8) as usize;
+            // Only grows: clearing what will be overwritten would take a part of the move's time.
+            if words.len() < count {
+                words.resize(count, 0);
+            }
+            let words = &mut words[..count];
+            let Some(content) = self.copy_valid(offset, header, words, hash) else {
                 return Some(false);
             };
-            let reservation = self.reserve(to, header.log_bytes, Need::Move)?;
-            let record = (&mut words[..], content);
-            self.relocate(&candidate.found, header, record, hash, reservation, bits);
+            let mut reservation = Reservation::new(to, header.log_bytes);
+            if !self.reserve(&mut reservation, Need::Move) {
+                return None;
+            }
+            let record = (words, content);
+            self.relocate(&candidate.found, header, record, hash, &reservation, bits);
             self.count_out(candidate.kind, header);
             self.count_in(to, header);
             Some(true)

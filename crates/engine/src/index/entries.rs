@@ -35,12 +35,12 @@ impl Index<'_> {
         header: &RecordHeader,
         (words, content): (&mut [u64], u64),
         hash: KeyHash,
-        reservation: Reservation,
+        reservation: &Reservation,
         bits: PolicyBits,
     ) {
         let place = self.cx.record_place(reservation.position);
         header.seal(words, content, &self.cx.hasher, hash, place);
-        self.append(&reservation, words);
+        self.append(reservation, words);
         self.store_slot(found.at, Slot::new(place.offset, hash.tag(), bits));
         self.retire(found.slot.offset());
     }

@@ -26,7 +26,7 @@ pub enum Need {
     Move,
 }
 
-/// Space reserved for one record: its place, and the segments that it opens.
+/// Space for one record: its place, and the segments that it opens. [`Shard::reserve`] fills it in.
 #[derive(Debug)]
 pub struct Reservation {
     kind: LogKind,
@@ -36,6 +36,15 @@ pub struct Reservation {
     /// Taken for the record, not linked yet. The first is `position.segment` if `opens_segment`.
     segments: SmallVec<[u32; RECORD_SEGMENTS]>,
     opens_segment: bool,
+}
+
+impl Reservation {
+    /// For a record of this length in a log. Nothing is reserved yet.
+    #[inline(always)]
+    pub fn new(kind: LogKind, log_bytes: u64) -> Reservation {
+        let position = Position { segment: 0, byte: 0 };
+        Reservation { kind, position, log_bytes, segments: SmallVec::new(), opens_segment: false }
+    }
 }
 
 /// Segments of a record that are listed without allocating: a key takes at most seventeen of the
@@ -166,43 +175,45 @@ impl Shard<'_> {
         tail.segment != head.segment && left < most
     }
 
-    /// Reserves space for a record at a log head. None if it takes more segments than are
-    /// available without evicting.
-    pub fn reserve(&self, kind: LogKind, log_bytes: u64, need: Need) -> Option<Reservation> {
+    /// Reserves space for a record at its log head. False if it takes more segments than are
+    /// available without evicting: nothing is reserved then.
+    // Fills in the caller's: a result would be copied right after it was stored, and wait for that.
+    pub fn reserve(&self, reservation: &mut Reservation, need: Need) -> bool {
+        let Reservation { kind, log_bytes, .. } = *reservation;
         let shape = &self.cx.shape;
         let head = self.head_cursor(kind);
         if head.is_none() && !self.log_is_empty(kind) {
             // Nothing may be written before the shard has been repaired.
-            return None;
+            return false;
         }
         let free_bytes = head.map_or(0, |head| shape.log_bytes.saturating_sub(head.byte));
         let crosses = log_bytes > shape.crossing_bytes && free_bytes >= RECORD_SPACE_MIN;
         let fits = log_bytes <= free_bytes && free_bytes >= RECORD_SPACE_MIN;
         let opens_segment = !(fits || crosses);
-        let rest_bytes =
-            if opens_segment { log_bytes } else { log_bytes.saturating_sub(free_bytes) };
-        let count = rest_bytes.div_ceil(shape.log_bytes);
         if need == Need::NewRecord && fits && self.would_block_moves(kind, log_bytes, free_bytes) {
-            return None;
+            return false;
         }
-        let mut segments = SmallVec::new();
-        for _ in 0..count {
+        let mut rest_bytes =
+            if opens_segment { log_bytes } else { log_bytes.saturating_sub(free_bytes) };
+        while rest_bytes > 0 {
             let Some(segment) = self.take_for_log(need) else {
-                segments.into_iter().for_each(|segment| self.put_back(segment));
-                return None;
+                self.cancel(reservation);
+                return false;
             };
-            segments.push(segment);
+            reservation.segments.push(segment);
+            rest_bytes = rest_bytes.saturating_sub(shape.log_bytes);
         }
-        let position = match opens_segment {
-            true => Position { segment: segments[0], byte: 0 },
+        reservation.opens_segment = opens_segment;
+        reservation.position = match opens_segment {
+            true => Position { segment: reservation.segments[0], byte: 0 },
             false => head.expect("there is space in it"),
         };
-        Some(Reservation { kind, position, log_bytes, segments, opens_segment })
+        true
     }
 
-    /// Gives back an unused reservation.
-    pub fn cancel(&self, reservation: Reservation) {
-        reservation.segments.into_iter().for_each(|segment| self.put_back(segment));
+    /// Gives back what was reserved and not used.
+    pub fn cancel(&self, reservation: &mut Reservation) {
+        reservation.segments.drain(..).for_each(|segment| self.put_back(segment));
     }
 
     fn open_segment(&self, kind: LogKind, segment: u32, first_byte: u64) {

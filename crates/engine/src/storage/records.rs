@@ -232,9 +232,20 @@ impl Shard<'_> {
         words: &mut Vec<u64>,
         hash: KeyHash,
     ) -> Option<u64> {
-        let record = self.cx.record_at(offset)?;
         // Without clearing: what is there will be overwritten.
         words.resize((header.log_bytes / 8) as usize, 0);
+        self.copy_valid(offset, header, words, hash)
+    }
+
+    /// As [`Shard::load_valid`], into as many words as the record has.
+    pub fn copy_valid(
+        &self,
+        offset: u64,
+        header: &RecordHeader,
+        words: &mut [u64],
+        hash: KeyHash,
+    ) -> Option<u64> {
+        let record = self.cx.record_at(offset)?;
         let content = if header.log_bytes + TRAILER_BYTES <= record.len_bytes() {
             record.copy_out_summed(words, header.content_from())
         } else {

@@ -30,23 +30,6 @@ pub enum InPlace {
     NotEnough(Option<Live>),
 }
 
-/// Space for one record.
-enum NewPlace {
-    /// The place of a replaced record.
-    Replaced(Position),
-    /// At the head of its log.
-    Reserved(Reservation),
-}
-
-impl NewPlace {
-    fn begins_at(&self) -> Position {
-        match self {
-            NewPlace::Replaced(at) => *at,
-            NewPlace::Reserved(reservation) => reservation.position,
-        }
-    }
-}
-
 layer! {
     /// A locked shard that is written to.
     Writer(Entries<'a>)
@@ -205,8 +188,12 @@ impl Writer<'_> {
         if kind == LogKind::Pinned && !self.may_stay(header.log_bytes.saturating_sub(old_bytes)) {
             return None;
         }
-        let new_place = self.place_for(kind, live, &header, need)?;
-        let position = new_place.begins_at();
+        let replaced = self.replaced_place(kind, live, &header);
+        let mut reservation = Reservation::new(kind, header.log_bytes);
+        if replaced.is_none() && !self.reserve(&mut reservation, need) {
+            return None;
+        }
+        let position = replaced.unwrap_or(reservation.position);
         let to = self.cx.offset_of(position);
         self.region().prefetch(to, header.log_bytes.min(RECORD_BYTES));
         let slot_at = match live {
@@ -217,9 +204,7 @@ impl Writer<'_> {
         };
         let Some(slot_at) = slot_at else {
             // A key that is there has its slot, so this is no place of a replaced record.
-            if let NewPlace::Reserved(reservation) = new_place {
-                self.cancel(reservation);
-            }
+            self.cancel(&mut reservation);
             return None;
         };
         let bits = match live {
@@ -238,9 +223,9 @@ impl Writer<'_> {
             self.store_slot(slot_at, slot);
         }
         let words = draft.finish(version, place, &self.cx.hasher);
-        match &new_place {
-            NewPlace::Replaced(at) => self.write_over(*at, words),
-            NewPlace::Reserved(reservation) => self.append(reservation, words),
+        match replaced {
+            Some(at) => self.write_over(at, words),
+            None => self.append(&reservation, words),
         }
         self.adopt_bodies(bodies);
         self.store_slot(slot_at, slot);
@@ -263,19 +248,19 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// Space for a record of a log: the place of a replaced one, if it replaces a pinned one itself.
-    fn place_for(
+    /// The place of a replaced record for a new one that replaces a pinned one itself, if there is any.
+    #[inline(always)]
+    fn replaced_place(
         &self,
         kind: LogKind,
         live: Option<&Live>,
         header: &RecordHeader,
-        need: Need,
-    ) -> Option<NewPlace> {
+    ) -> Option<Position> {
         let replaces = kind == LogKind::Pinned && live.is_some();
-        let place = if replaces { self.remembered_place(header) } else { None };
-        match place {
-            Some(at) => Some(NewPlace::Replaced(at)),
-            None => self.reserve(kind, header.log_bytes, need).map(NewPlace::Reserved),
+        if replaces {
+            self.remembered_place(header)
+        } else {
+            None
         }
     }
 
@@ -414,9 +399,12 @@ impl Writer<'_> {
             if kind == LogKind::Pinned && !self.may_stay(8) {
                 return None;
             }
-            let reservation = self.reserve(kind, header.log_bytes, Need::NewRecord)?;
+            let mut reservation = Reservation::new(kind, header.log_bytes);
+            if !self.reserve(&mut reservation, Need::NewRecord) {
+                return None;
+            }
             let bits = self.kept_entry_bits(Slot(self.region().get(live.found.at)));
-            self.relocate(&live.found, &header, (words, content), hash, reservation, bits);
+            self.relocate(&live.found, &header, (words, content), hash, &reservation, bits);
             // Its bodies do not move.
             self.count_out(kind, &live.header);
             self.count_in(kind, &header);
