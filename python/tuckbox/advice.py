@@ -17,7 +17,7 @@ _NAMES = {
     "size": "bytes capacity map_size max_bytes max_memory max_size maxbytes maxmemory maxsize "
     "memory size_bytes size_limit",
     "max_entries": "capacity count_limit max_items max_keys max_size maxlen maxsize threshold",
-    "favour": "eviction eviction_policy favor policy",
+    "favour": "favor",
     "delta": "amount by increment step",
     "default": "initial initial_value",
     "version": "cas cas_token cas_unique token",
@@ -39,6 +39,10 @@ _OPERATIONS = {
     ("get", "ttl"): "get_and_touch",
 }
 """What does the work of a parameter that an operation does not have."""
+_POLICIES = {"eviction", "eviction_policy", "policy"}
+_NO_POLICIES = (
+    "there is one eviction policy, which adapts itself; favour='hits' or 'bytes' changes its goal"
+)
 
 
 def unexpected(function: Callable[..., object], name: str) -> str:
@@ -68,6 +72,8 @@ def unexpected(function: Callable[..., object], name: str) -> str:
         hints.append(f"it is called {' or '.join(same)}")
     if shown == "Cache" and theirs in ("ttl", "default_timeout", *_NAMES["ttl"].split()):
         hints.append("entries expire by the ttl of each operation: set(key, value, ttl=60)")
+    if shown == "Cache" and theirs in _POLICIES:
+        hints.append(_NO_POLICIES)
     if operation := _OPERATIONS.get((shown, theirs)):
         hints.append(f"use {operation}()")
     if not hints:

@@ -56,13 +56,14 @@ def parse_size(size: Union[float, str, SupportsIndex], name: str = "size") -> in
         match = _SIZE.fullmatch(size)
         unit_bytes = _UNITS.get(match[2].upper()) if match else None
         if match is None or unit_bytes is None:
-            raise InvalidSize(f"{name} {size!r} is not a size; {_ADVICE}")
+            wrong = "has no unit" if size.strip().isdecimal() else "is not a size"
+            raise InvalidSize(f"{name} {size!r} {wrong}; {_ADVICE}")
         size_bytes = int(Decimal(match[1]) * unit_bytes)
     else:
         size_bytes = _whole(size, name)
     if not 0 < size_bytes <= _BYTES_MAX:
-        given = f", got {size!r}" if isinstance(size, str) else ""
-        raise InvalidSize(f"{name} must be between 1 and {_BYTES_MAX:,} bytes{given}; {_ADVICE}")
+        least = f"{name} must be between 1 and {_BYTES_MAX:,} bytes, not {size!r}"
+        raise InvalidSize(f"{least}; {_ADVICE}")
     return size_bytes
 
 

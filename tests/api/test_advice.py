@@ -62,7 +62,7 @@ def test_an_operation_says_what_a_parameter_is_called(
     ("names", "told"),
     [
         ({"favor": "hits"}, "'favor'; it is called 'favour'"),
-        ({"eviction_policy": "lru"}, "it is called 'favour'"),
+        ({"eviction_policy": "lru"}, "one eviction policy, .*; favour='hits' or 'bytes' changes"),
         ({"size_limit": 10**6}, "it is called 'size'"),
         ({"maxbytes": 10**6}, "it is called 'size'"),
         ({"max_size": 10**6}, "it is called 'size' or 'max_entries'"),

@@ -11,6 +11,8 @@ import shutil
 
 import pytest
 
+from tuckbox.compat import diskcache as drop_in
+
 VALUES = [
     None, True, 0, -(2**63), 2**63 - 1, 2**63, 1.5, math.inf, "", "text", "n\0ul", b"", b"\x00\xff",
     "x" * 40_000, b"x" * 40_000, "é" * 40_000, list(range(20_000)), (1, "a"), [1, [2]],
@@ -410,3 +412,16 @@ def test_iteration_skips_what_was_deleted_long_ago(cache):
             for later in range(500, 700):
                 del cache[later]
     assert found == [*range(500), *range(700, 1000)]
+
+
+@pytest.mark.parametrize("kind", [drop_in.Cache, drop_in.FanoutCache])
+def test_a_lone_surrogate_is_a_key_of_the_drop_in(tmp_path, kind):
+    # DiskCache refuses it.
+    with kind(tmp_path / "cache") as cache:
+        keys = ["a", "\ud800", "\ud800" * 1000]
+        for key in keys:
+            cache[key] = key
+        assert [cache[key] for key in keys] == keys
+        assert sorted(cache) == keys
+        if kind is drop_in.Cache:
+            assert list(cache.iterkeys()) == keys

@@ -52,7 +52,8 @@ def test_an_item_may_be_stored_and_deleted_as_an_entry(cache):
 
 
 def test_numbers_out_of_the_range_are_no_items(cache):
-    for key in (0, -1, 999_999_999_999_999, 2**62):
+    infinity = float("inf")
+    for key in (0, -1, 999_999_999_999_999, 2**62, 1e300, infinity, -infinity):
         cache[key] = key
     assert cache.peek() == (None, None)
     assert cache.push(1) == FIRST

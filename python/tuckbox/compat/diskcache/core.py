@@ -1066,5 +1066,5 @@ def _rank(found: _Found) -> tuple[int, Any, bool]:
     if isinstance(key, (int, float)):
         return 0, key, raw
     if isinstance(key, str):
-        return 1, key.encode("utf-8"), raw
+        return 1, key.encode("utf-8", "surrogatepass"), raw
     return 2, key, raw

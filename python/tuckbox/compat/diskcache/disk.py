@@ -112,7 +112,7 @@ class Disk:
         """Return a number that is the same for the key in every process, for `FanoutCache`."""
         stored, _ = self.put(key)
         if isinstance(stored, str):
-            stored = stored.encode("utf-8")
+            stored = stored.encode("utf-8", "surrogatepass")
         elif isinstance(stored, int):
             return stored % _HASH_MASK
         elif isinstance(stored, float):

@@ -389,7 +389,7 @@ class Entries:
         if kind is not str and kind is not bytes:
             raise TypeError(f"Disk.put must return str, bytes, int or float, not {kind.__name__}")
         if len(key) > LONGEST_KEY:
-            content = key.encode("utf-8") if kind is str else key
+            content = key.encode("utf-8", "surrogatepass") if kind is str else key
             digest = hashlib.sha256(content).digest()
             return (b"long", kind is str, bool(raw), digest), (key, bool(raw))
         if raw:

@@ -281,7 +281,8 @@ def _scanned(entries: Entries, prefix: Optional[str]) -> tuple[int, int]:
         if not raw:
             continue
         if start is None:
-            if not isinstance(key, (int, float)):
+            # Infinities and NaN are no numbers of items, either.
+            if not isinstance(key, (int, float)) or not 0 < key < END - 1:
                 continue
             number = int(key)
         else:
