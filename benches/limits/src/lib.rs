@@ -7,7 +7,7 @@
 //! size. A [`Holder`] finds an object by the address of its key, loads one word of the key's slot and
 //! one of its record, and returns the object. A [`Verifier`] gets as a [`Reader`] does, and compares the
 //! key and verifies the record's checksum. A [`Keeper`] stores many entries at once: it compares each
-//! key, and writes records with checksums. CPython calls them through the product's own code.
+//! key, and writes records with checksums. Those of many entries prefetch. CPython calls them through the product's own code.
 //! [`read_clock`] is the least that a ttl adds to a get.
 
 use std::ffi::CStr;
@@ -55,6 +55,23 @@ struct Place {
 /// A table with open addressing, at most half full.
 struct Table {
     places: Box<[Place]>,
+}
+
+/// Entries whose memory is prefetched at once, and how much of each.
+const WINDOW: usize = 16;
+const PREFETCHED_BYTES: usize = 256;
+
+/// Prefetches the beginning of some words or bytes.
+#[allow(unsafe_code, reason = "the processor's instruction")]
+fn prefetch<T>(from: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for at in (0..PREFETCHED_BYTES.min(size_of_val(from))).step_by(64) {
+        use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+        // SAFETY: the instruction takes any address and never fails.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.as_ptr().cast::<i8>().wrapping_add(at)) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = from;
 }
 
 /// This much is still in the CPU cache when it is read a second time.
@@ -148,12 +165,18 @@ impl Reader {
         py: Python<'py>,
         keys: &Bound<'py, PyList>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let found = PyDict::new(py);
-        for key in keys {
-            let start = self.table.find(key.cast_exact::<PyString>()?.to_str()?);
-            let start = start.ok_or_else(|| PyValueError::new_err("a key is missing"))?;
-            let value = PyBytes::new(py, &self.values[range(&self.values, start)]);
-            found.set_item(key, value)?;
+        let (found, keys) = (PyDict::new(py), keys.iter().collect::<Vec<_>>());
+        for keys in keys.chunks(WINDOW) {
+            let mut starts = [0; WINDOW];
+            for (key, start) in keys.iter().zip(&mut starts) {
+                let place = self.table.find(key.cast_exact::<PyString>()?.to_str()?);
+                *start = place.ok_or_else(|| PyValueError::new_err("a key is missing"))?;
+                prefetch(&self.values[*start..]);
+            }
+            for (key, start) in keys.iter().zip(starts) {
+                let value = PyBytes::new(py, &self.values[range(&self.values, start)]);
+                found.set_item(key, value)?;
+            }
         }
         Ok(found)
     }
@@ -525,19 +548,27 @@ impl Keeper {
     fn set_many(&self, entries: &Bound<'_, PyDict>) -> PyResult<()> {
         let mut records = self.records.lock().map_err(|_| unusable())?;
         let mut words = [0; RECORD_WORDS];
-        for (key, value) in entries {
-            let key = key.cast_exact::<PyString>()?.to_str()?;
-            let value = value.cast_exact::<PyBytes>()?.as_bytes();
-            let start = self.table.find(key).ok_or_else(|| missing(key))?;
-            let record = &mut records[start..];
-            if !has_key(&record[HEAD_WORDS..], key.as_bytes()) {
-                return Err(missing(key));
+        let entries = entries.iter().collect::<Vec<_>>();
+        for entries in entries.chunks(WINDOW) {
+            let mut starts = [0; WINDOW];
+            for ((key, _), start) in entries.iter().zip(&mut starts) {
+                let key = key.cast_exact::<PyString>()?.to_str()?;
+                *start = self.table.find(key).ok_or_else(|| missing(key))?;
+                prefetch(&records[*start..]);
             }
-            if record[1] != lengths(key.as_bytes(), value) {
-                return Err(other_size());
+            for ((key, value), start) in entries.iter().zip(starts) {
+                let key = key.cast_exact::<PyString>()?.to_str()?;
+                let value = value.cast_exact::<PyBytes>()?.as_bytes();
+                let record = &mut records[start..];
+                if !has_key(&record[HEAD_WORDS..], key.as_bytes()) {
+                    return Err(missing(key));
+                }
+                if record[1] != lengths(key.as_bytes(), value) {
+                    return Err(other_size());
+                }
+                let words = lay_out(&mut words, key.as_bytes(), value)?;
+                record[..words.len()].copy_from_slice(words);
             }
-            let words = lay_out(&mut words, key.as_bytes(), value)?;
-            record[..words.len()].copy_from_slice(words);
         }
         Ok(())
     }

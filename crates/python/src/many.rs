@@ -150,8 +150,8 @@ pub fn set(
     }
 }
 
-/// The bytes of a key that is encoded by the bytes of the Python object itself. None for any other key,
-/// and for one that is too long.
+/// The UTF-8 of a plain `str` key, borrowed. None in a namespace, for any other key, and for one that
+/// is too long.
 #[inline(always)]
 fn plain_key<'a>(opened: &Opened, object: &'a Bound<'_, PyAny>) -> Option<&'a [u8]> {
     let text = keys::plain(object).filter(|_| opened.space.is_none())?;
@@ -194,8 +194,8 @@ fn joined_keys<'a>(mut plain: Vec<&'a [u8]>, others: &'a [(usize, Key<'_>)]) -> 
 
 /// Encoded keys and values.
 struct EncodedPairs<'a> {
-    /// Those that are the bytes of the Python objects themselves; an empty key and value in the
-    /// places of all others.
+    /// Those of a [`plain_key`] and a value that needs no encoding, either; an empty key and value in
+    /// the places of all others.
     plain: Vec<EngineEntry<'a>>,
     /// All others and their places.
     others: Vec<(usize, Key<'a>, Encoded<'a>)>,
@@ -230,10 +230,12 @@ fn encoded_pairs<'a, 'py>(
     let (mut others, mut is_any_bound) = (Vec::new(), false);
     for (place, (object, value)) in pairs.iter().enumerate() {
         let_others_run_at(py, place);
-        let entry = plain_key(opened, object).zip(codec::encode_plain(value));
-        if let Some(entry) = entry.filter(|(_, value)| value.len() < plain_below_bytes) {
-            plain.push(entry);
-            continue;
+        let key = plain_key(opened, object).filter(|_| plain_below_bytes > 0);
+        if let Some(entry) = key.and_then(|key| Some((key, codec::encode_plain(value)?))) {
+            if entry.1.len() < plain_below_bytes {
+                plain.push(entry);
+                continue;
+            }
         }
         let key = checked_key(core, py, object, |object| opened.key(py, object))?;
         let value = match codec::encode_plain(value) {

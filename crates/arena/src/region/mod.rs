@@ -503,10 +503,12 @@ impl Region {
 /// Prefetches the cache lines of private bytes. A hint.
 #[inline(always)]
 pub fn prefetch_bytes(bytes: &[u8]) {
-    prefetch_lines(bytes.as_ptr(), bytes.len() as u64);
+    // Of the first line, too, if they begin within it.
+    let lead_bytes = bytes.as_ptr().addr() as u64 % LINE_BYTES;
+    prefetch_lines(bytes.as_ptr(), lead_bytes + bytes.len() as u64);
 }
 
-/// Prefetches the cache lines of some bytes at any address.
+/// Prefetches as many cache lines as bytes take if they begin with a line, from any address on.
 #[inline(always)]
 fn prefetch_lines(from: *const u8, len_bytes: u64) {
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]

@@ -245,6 +245,7 @@ impl Shard<'_> {
         words: &mut [u64],
         hash: KeyHash,
     ) -> Option<u64> {
+        debug_assert_eq!(words.len() as u64 * 8, header.log_bytes);
         let record = self.cx.record_at(offset)?;
         let content = if header.log_bytes + TRAILER_BYTES <= record.len_bytes() {
             record.copy_out_summed(words, header.content_from())

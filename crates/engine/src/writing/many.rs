@@ -17,7 +17,7 @@ use crate::reading::Reader;
 use crate::repair::lock;
 use crate::value::{Attributes, Condition, Ttl, Value};
 
-/// Most entries stored under one lock.
+/// Most entries stored under one lock, and prefetched together.
 const GROUP: usize = 16;
 /// An entry with more bytes of key and value is stored alone.
 const SHORT_BYTES: usize = 4096;
@@ -125,8 +125,9 @@ impl Store<'_> {
         Ok(())
     }
 
-    /// As [`Store::set_group`], as far as one lock is enough: short entries that fit into the records
-    /// of their keys, and one more. At most as many as are `left` in the group.
+    /// Stores short entries under one lock, up to the first that does not fit into the record of its
+    /// key, which may take more locks; or one long entry by itself. Stores at most `left` entries, and
+    /// subtracts how many.
     fn set_under_one_lock(
         self,
         index: u64,
@@ -152,9 +153,11 @@ impl Store<'_> {
         if spare.len() < words {
             lengthen(&mut spare, words)?;
         }
+        DRAFT_WORDS.set(spare);
         let taken = lock::acquire(self.0, index, tries.lock_budget.remaining(self.lock_limit))?;
         // Not in an option, so that it stays in registers: see `Shard::acquire`.
         let shard = Writer::from(lock::locked(self.0, index, taken));
+        let mut spare = DRAFT_WORDS.take();
         while let Some(((key, value), (hash, after))) = next.filter(|_| *left > 0).map(entry_at) {
             if !self.is_short(key, value) {
                 break;
