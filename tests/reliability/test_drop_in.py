@@ -620,7 +620,7 @@ STEPPED = {"counters are stored last", "weights are not added up"}
 CAUGHT = (
     r"are missing|committed|a worker has failed|the order is wrong|is last|a counter|"
     r"never free|file not found|wrong file size|torn|twice|lost|the counter|nobody pushed|"
-    r"out of order|counted"
+    r"out of order|counted|cache\.lock\.held"
 )
 
 
