@@ -62,8 +62,8 @@ def parse_size(size: Union[float, str, SupportsIndex], name: str = "size") -> in
     else:
         size_bytes = _whole(size, name)
     if not 0 < size_bytes <= _BYTES_MAX:
-        least = f"{name} must be between 1 and {_BYTES_MAX:,} bytes, not {size!r}"
-        raise InvalidSize(f"{least}; {_ADVICE}")
+        bounds = f"{name} must be between 1 and {_BYTES_MAX:,} bytes, not {size!r}"
+        raise InvalidSize(f"{bounds}; {_ADVICE}")
     return size_bytes
 
 

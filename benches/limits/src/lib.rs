@@ -7,8 +7,8 @@
 //! size. A [`Holder`] finds an object by the address of its key, loads one word of the key's slot and
 //! one of its record, and returns the object. A [`Verifier`] gets as a [`Reader`] does, and compares the
 //! key and verifies the record's checksum. A [`Keeper`] stores many entries at once: it compares each
-//! key, and writes records with checksums. Those of many entries prefetch. CPython calls them through the product's own code.
-//! [`read_clock`] is the least that a ttl adds to a get.
+//! key, and writes records with checksums. Programs that take many entries prefetch them. CPython
+//! calls all of them through the product's own code. [`read_clock`] is the least that a ttl adds to a get.
 
 use std::ffi::CStr;
 use std::hash::Hasher;
