@@ -123,10 +123,10 @@ pub mod segment {
     pub const GENERATION: u64 = 0;
     /// The owner: see `segments::Owner`.
     pub const OWNER: u64 = 1;
-    /// Three words whose meaning belongs to the layer above.
+    /// Four words whose meaning belongs to the layer above.
     pub const NOTES: u64 = 2;
     /// Words for each segment.
-    pub const WORD_COUNT: u64 = 5;
+    pub const WORD_COUNT: u64 = 6;
 }
 
 /// What happens to the entries if the machine stopped before the cache was closed.

@@ -206,13 +206,13 @@ impl Arena {
         count
     }
 
-    /// One of the three words for the layer above.
+    /// One of the four words for the layer above.
     #[inline(always)]
     pub fn note(&self, segment: u32, index: u64) -> u64 {
         self.region().get(self.geometry().segment_word_at(segment::NOTES + index, segment))
     }
 
-    /// Sets one of the three words for the layer above.
+    /// Sets one of the four words for the layer above.
     #[inline(always)]
     pub fn set_note(&self, segment: u32, index: u64, value: u64) {
         let at = self.geometry().segment_word_at(segment::NOTES + index, segment);

@@ -45,6 +45,8 @@ lost-slot-kept      truncation nor_after_noticing_the_truncation
 slot-not-shared     arena:shared_slots a_handle_that_is_closed_leaves_the_locks_of_the_others
 position-renewed    order     an_iteration_follows_the_order_of_insertion
 counting-positions  order     positions_grow_whatever_a_power_cut_brings_back
+dead-segments-stay  dead_segments values_of_other_lengths_take_the_space_of_those_before
+live-at-beginning   dead_segments records_that_cross_segments_keep_all_of_them
 gate-unheeded       gate      a_change_passes_only_an_open_gate_that_was_not_closed_since
 gate-weighs-last    gate      a_death_in_a_change_is_counted_until_the_weight_is_replaced
 gate-without-locks  gate      who_closes_the_gate_waits_for_the_changes_that_have_passed

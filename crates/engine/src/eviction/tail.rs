@@ -35,7 +35,10 @@ impl Eviction<'_> {
             let known =
                 budget.next[kind as usize].take().filter(|known| known.position == position);
             let Some(keyed) = known.or_else(|| self.keyed_record(position)) else {
-                self.skip_damaged(kind, position);
+                match self.end_of_gone(position) {
+                    Some(end) => self.advance_tail(kind, end),
+                    None => self.skip_damaged(kind, position),
+                }
                 match budget.spend() {
                     true => continue,
                     false => return None,
@@ -49,7 +52,7 @@ impl Eviction<'_> {
                         State::Damaged => Reason::Damaged,
                         State::Missing => Reason::Expired,
                         State::Fresh | State::Stale => {
-                            if budget.steps > 1 {
+                            if budget.steps > 1 && self.cx.records_are_far() {
                                 budget.next[kind as usize] = self.ask_for_next(&candidate);
                             }
                             return Some(candidate);
@@ -137,13 +140,10 @@ impl Eviction<'_> {
         if let Some(byte) = self.drop_and_find_next(from) {
             return self.advance_tail(kind, Position { byte, ..from });
         }
-        match self.next_in_log(from.segment) {
+        match self.next_segment(from.segment) {
             // The head segment, in which no entry lies behind this place.
             _ if head.segment == from.segment => self.advance_tail(kind, head),
-            Some(next) => {
-                let byte = self.arena().note(next, note::EXTENT) >> 32;
-                self.advance_tail(kind, Position { segment: next, byte });
-            }
+            Some(next) => self.advance_tail(kind, next),
             // No link leads on. What lies between stays readable in its place until the shard is
             // repaired.
             None => self.set_word(kind.at() + log::TAIL, head.word()),
@@ -236,6 +236,7 @@ impl Eviction<'_> {
             self.relocate(&candidate.found, header, record, hash, &reservation, bits);
             self.count_out(candidate.kind, header);
             self.count_in(to, header);
+            self.vacate(candidate.position, header.log_bytes);
             Some(true)
         });
         match moved {
@@ -274,8 +275,7 @@ impl Eviction<'_> {
             if at.byte < self.arena().note(at.segment, note::EXTENT) & note::EXTENT_END {
                 return Some(at);
             }
-            let next = self.next_in_log(at.segment)?;
-            at = Position { segment: next, byte: self.arena().note(next, note::EXTENT) >> 32 };
+            at = self.next_segment(at.segment)?;
         }
         None
     }

@@ -251,6 +251,16 @@ pub mod note {
     pub const EXTENT_MAIN: u64 = 1 << 31;
     /// Bits 0..48 the policy's clock when it was opened, bits 48..64 the halvings (low bits).
     pub const OPENED: u64 = 2;
+    /// Bits 0..32 how many records that a slot leads to have a part in it, bits 32..64 the previous
+    /// segment of the log, segment + 1. The segment at the log tail has no previous one.
+    pub const LIVE: u64 = 3;
+    /// The number in [`LIVE`].
+    pub const LIVE_RECORDS: u64 = 0xffff_ffff;
+    /// A number from here on says that the segment was not counted since the machine started. No
+    /// segment has as many records.
+    pub const LIVE_UNKNOWN: u64 = 1 << 30;
+    /// What an uncounted segment begins with: records that leave it do not make it look counted.
+    pub const LIVE_UNCOUNTED: u64 = 1 << 31;
 }
 
 /// Limits of a record, and the flags of its word 0.

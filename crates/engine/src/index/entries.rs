@@ -20,11 +20,15 @@ impl Index<'_> {
     pub fn remove(&self, hash: KeyHash, found: &Found, header: &RecordHeader) {
         let offset = found.slot.offset();
         self.store_slot(found.at, Slot::EMPTY);
-        if let Some(position) = self.cx.position_of(offset) {
+        let position = self.cx.position_of(offset);
+        if let Some(position) = position {
             self.count_out(self.log_of(position.segment), header);
         }
         self.free_bodies_at(offset, header, hash);
         self.retire(offset);
+        if let Some(position) = position {
+            self.vacate(position, header.log_bytes);
+        }
     }
 
     /// Appends the words of an entry's record, with the sum of their content, as a new record, and

@@ -18,19 +18,14 @@ pub const WINDOW: usize = 16;
 /// The index of a smaller file is mostly in a core's own cache once it is in use: it takes about a
 /// twentieth of a file with short values.
 const INDEX_FAR_FROM_BYTES: u64 = 16 << 20;
-/// A smaller file fits into a core's own cache entirely. From this size on, prefetching records
-/// takes a third of the time off batches of random keys, and adds a twentieth to those in the order
-/// of the records.
-const RECORDS_FAR_FROM_BYTES: u64 = 2 << 20;
 
 impl Reader<'_> {
     /// Prefetches what reads or overwrites of these keys will need, if that pays.
     pub(crate) fn ask_for(self, hashes: &[KeyHash]) {
-        let usable_bytes = self.arena.region().usable_bytes();
-        if usable_bytes >= INDEX_FAR_FROM_BYTES {
+        if self.arena.region().usable_bytes() >= INDEX_FAR_FROM_BYTES {
             hashes.iter().for_each(|hash| _ = self.ask_for_buckets(*hash));
         }
-        if usable_bytes >= RECORDS_FAR_FROM_BYTES {
+        if self.records_are_far() {
             hashes.iter().for_each(|hash| self.ask_for_record(*hash));
         }
     }

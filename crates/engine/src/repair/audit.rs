@@ -33,6 +33,8 @@ const VERSIONS_END: u64 = 1 << 63;
 #[derive(Default)]
 struct Reach {
     segments: BTreeMap<u32, (LogKind, u64, u64)>,
+    /// For each of these, how many records it was said to have a part of, and how many were found.
+    live: BTreeMap<u32, (u64, u64)>,
     others: BTreeSet<u32>,
     /// How many of the others are index and how many spare; the rest are bodies.
     index: u64,
@@ -151,6 +153,7 @@ impl Audit<'_> {
             self.count_lost(counted.saturating_sub(found), "no index slot points to it", report);
         }
         self.correct_counts(counts, report);
+        self.correct_live(&reach, report);
         report.segments_log += reach.segments.len() as u64;
         report.segments_index += reach.index;
         report.segments_spare += reach.spares;
@@ -250,6 +253,7 @@ impl Audit<'_> {
             if self.walk_log(kind, &mut reach).is_none() {
                 self.list(report, format_args!("the {kind:?} log was damaged; it was emptied"));
                 reach.segments.retain(|_, (other, _, _)| *other != kind);
+                reach.live.retain(|segment, _| reach.segments.contains_key(segment));
                 self.set_word(kind.at() + log::HEAD, 0);
                 self.set_word(kind.at() + log::TAIL, 0);
                 self.set_word(kind.at() + log::SEGMENTS, 0);
@@ -269,6 +273,7 @@ impl Audit<'_> {
         let tail = self.tail_cursor(kind)?;
         let mut segment = tail.segment;
         let mut first = tail.byte;
+        let mut before = 0;
         let mut count = 0;
         loop {
             if !self.owns(segment)
@@ -287,6 +292,11 @@ impl Audit<'_> {
                 return None;
             }
             reach.segments.insert(segment, (kind, first, end));
+            let live = self.arena().note(segment, note::LIVE) & note::LIVE_RECORDS;
+            reach.live.insert(segment, (live, 0));
+            // A power cut can leave counts and slots of different moments.
+            self.arena().set_note(segment, note::LIVE, before << 32 | note::LIVE_UNCOUNTED);
+            before = u64::from(segment) + 1;
             count += 1;
             if segment == head.segment {
                 break;
@@ -368,9 +378,9 @@ impl Audit<'_> {
                             reach.others.insert(body.segment as u32);
                         }
                         if let Some(at) = self.cx.position_of(slot.offset()) {
+                            self.note_parts(at, header.log_bytes, cause, reach);
                             if cause == Cause::Check {
                                 reach.entries.insert((at.segment, at.byte), header.log_bytes);
-                                self.note_rests(at, header.log_bytes, reach);
                             }
                         }
                     }
@@ -497,16 +507,39 @@ impl Audit<'_> {
         true
     }
 
-    /// Notes where a record that crosses its segment continues. It was found to be within its log.
-    fn note_rests(&self, at: Position, log_bytes: u64, reach: &mut Reach) {
-        let end_bytes = self.cx.shape.log_bytes;
-        let mut rest_bytes = log_bytes.saturating_sub(end_bytes - at.byte);
+    /// Notes an entry's parts in its segments. It was found to be within its log.
+    fn note_parts(&self, at: Position, log_bytes: u64, cause: Cause, reach: &mut Reach) {
+        let segment_bytes = self.cx.shape.log_bytes;
+        let mut rest_bytes = log_bytes.saturating_sub(segment_bytes - at.byte);
         let mut segment = at.segment;
-        while rest_bytes > 0 {
+        loop {
+            if let Some((_, found)) = reach.live.get_mut(&segment) {
+                *found += 1;
+            }
+            if rest_bytes == 0 {
+                return;
+            }
             let Some((next, _)) = self.cx.trailer(segment) else { return };
-            reach.rests.insert(next, rest_bytes.min(end_bytes));
-            rest_bytes = rest_bytes.saturating_sub(end_bytes);
+            if cause == Cause::Check {
+                reach.rests.insert(next, rest_bytes.min(segment_bytes));
+            }
+            rest_bytes = rest_bytes.saturating_sub(segment_bytes);
             segment = next;
+        }
+    }
+
+    /// Writes down how many entries have a part in each segment.
+    fn correct_live(&self, reach: &Reach, report: &mut CheckReport) {
+        for (segment, (was, found)) in &reach.live {
+            let before = self.arena().note(*segment, note::LIVE) & !note::LIVE_RECORDS;
+            self.arena().set_note(*segment, note::LIVE, before | found);
+            if was != found && *was < note::LIVE_UNKNOWN {
+                report.wrong_counts += 1;
+                let counts = format_args!(
+                    "segment {segment} has parts of {found} entries; {was} were counted"
+                );
+                self.list(report, counts);
+            }
         }
     }
 
@@ -618,8 +651,8 @@ impl Audit<'_> {
     fn describe(&self, segment: u32) -> String {
         let arena = self.arena();
         let generation = arena.generation(segment);
-        let [next, extent, opened] =
-            [note::NEXT, note::EXTENT, note::OPENED].map(|index| arena.note(segment, index));
+        let [next, extent, opened, live] =
+            [note::NEXT, note::EXTENT, note::OPENED, note::LIVE].map(|at| arena.note(segment, at));
         let begins = if self.cx.is_usable(segment) {
             let first = self.region().view::<2>(arena.geometry().segment_at(segment)).words();
             format!("begins with {:#x} {:#x}", first[0], first[1])
@@ -628,7 +661,7 @@ impl Audit<'_> {
         };
         let present = arena.segments_present();
         format!(
-            "generation {generation}, notes {next:#x} {extent:#x} {opened:#x}, {begins}; \
+            "generation {generation}, notes {next:#x} {extent:#x} {opened:#x} {live:#x}, {begins}; \
              the file has {present} segments"
         )
     }

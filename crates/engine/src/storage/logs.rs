@@ -4,10 +4,12 @@
 //! A record that is short compared with a segment never crosses its end. A longer one may; then the
 //! segment's trailer names the segment (and its generation) where it continues. The log head is one
 //! word, moved (release) when a record is complete: what lies behind it does not exist. A segment
-//! leaves at the tail only when no slot refers to any record in it.
+//! leaves its log only when no slot refers to any record in it: at the tail, or from the middle once
+//! its last record was replaced or removed.
 
 use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
+use tuckbox_arena::mutants;
 
 use super::shard::Shard;
 use crate::format::{
@@ -216,7 +218,7 @@ impl Shard<'_> {
         reservation.segments.drain(..).for_each(|segment| self.put_back(segment));
     }
 
-    fn open_segment(&self, kind: LogKind, segment: u32, first_byte: u64) {
+    fn open_segment(&self, kind: LogKind, segment: u32, first_byte: u64, before: Option<u32>) {
         let opened = self.word(shard::CLOCK) & ((1 << 48) - 1) | self.word(shard::HALVINGS) << 48;
         let arena = self.arena();
         // Often enough that a reboot cannot set the file's clock back by much.
@@ -229,6 +231,8 @@ impl Shard<'_> {
         };
         arena.set_note(segment, note::EXTENT, first_byte << 32 | mark);
         arena.set_note(segment, note::OPENED, opened);
+        let before = before.map_or(0, |before| u64::from(before) + 1);
+        arena.set_note(segment, note::LIVE, before << 32);
     }
 
     fn seal(&self, head: Position, next: u32) {
@@ -247,7 +251,7 @@ impl Shard<'_> {
         let mut at = reservation.position;
         if reservation.opens_segment {
             let segment = segments.next().expect("reserve took it");
-            self.open_segment(reservation.kind, segment, 0);
+            self.open_segment(reservation.kind, segment, 0, before.map(|before| before.segment));
             if let Some(before) = before {
                 self.seal(before, segment);
             }
@@ -258,6 +262,9 @@ impl Shard<'_> {
             let here_words = ((log_bytes - at.byte) / 8) as usize;
             let count = here_words.min(words.len() - done);
             self.region().copy_in(self.cx.offset_of(at), &words[done..done + count]);
+            if done == 0 || !mutants::is_on("live-at-beginning") {
+                self.count_live(at.segment);
+            }
             done += count;
             at.byte += count as u64 * 8;
             if done == words.len() {
@@ -265,7 +272,8 @@ impl Shard<'_> {
             }
             let next = segments.next().expect("reserve took as many as it needs");
             let rest_bytes = (words.len() - done) as u64 * 8;
-            self.open_segment(reservation.kind, next, rest_bytes.min(log_bytes));
+            let first_byte = rest_bytes.min(log_bytes);
+            self.open_segment(reservation.kind, next, first_byte, Some(at.segment));
             let trailer_at = self.arena().geometry().segment_at(at.segment) + log_bytes;
             self.region().set(trailer_at, u64::from(next) + 1);
             self.region().set(trailer_at + 8, self.arena().generation(next));
@@ -292,14 +300,91 @@ impl Shard<'_> {
                 return (tail.byte < head.byte).then_some(tail);
             }
             let end = self.arena().note(tail.segment, note::EXTENT) & note::EXTENT_END;
-            if tail.byte < end {
+            if tail.byte < end && self.live_records(tail.segment) > 0 {
                 return Some(tail);
             }
-            let next = self.next_in_log(tail.segment)?;
-            let first = self.arena().note(next, note::EXTENT) >> 32;
-            self.move_tail(kind, Position { segment: next, byte: first });
+            self.move_tail(kind, self.next_segment(tail.segment)?);
         }
         None
+    }
+
+    /// How many records that a slot leads to have a part in a segment.
+    fn live_records(&self, segment: u32) -> u64 {
+        self.arena().note(segment, note::LIVE) & note::LIVE_RECORDS
+    }
+
+    /// Counts a record in a segment.
+    #[inline(always)]
+    pub(super) fn count_live(&self, segment: u32) {
+        let live = self.arena().note(segment, note::LIVE);
+        self.arena().set_note(segment, note::LIVE, live.wrapping_add(1));
+    }
+
+    /// Counts a record to which no slot leads any more out of its segments, and frees those that are
+    /// dead then. Nothing may read the record afterwards.
+    pub fn vacate(&self, at: Position, log_bytes: u64) {
+        let mut rest_bytes = log_bytes.saturating_sub(self.cx.shape.log_bytes - at.byte);
+        let mut segment = at.segment;
+        loop {
+            // Loaded first: the segment's next owner writes a trailer of its own there.
+            let next = if rest_bytes > 0 { self.cx.trailer(segment) } else { None };
+            self.count_dead(segment);
+            let Some((next, generation)) = next else { return };
+            if self.arena().generation(next) != generation {
+                return;
+            }
+            rest_bytes = rest_bytes.saturating_sub(self.cx.shape.log_bytes);
+            segment = next;
+        }
+    }
+
+    #[inline(always)]
+    fn count_dead(&self, segment: u32) {
+        let live = self.arena().note(segment, note::LIVE);
+        if live & note::LIVE_RECORDS == 0 {
+            return;
+        }
+        self.arena().set_note(segment, note::LIVE, live - 1);
+        if live & note::LIVE_RECORDS == 1 {
+            self.free_dead_segment(segment, segment_of(live >> 32));
+        }
+    }
+
+    /// Frees a segment in the middle of its log. Not the first one: the tail is there, and leaves it.
+    /// Not the last one, where the next record goes.
+    ///
+    /// A death before the segment is freed: it is the shard's, and no log leads there. The audit
+    /// frees it, and writes all links to previous segments again.
+    fn free_dead_segment(&self, segment: u32, before: Option<u32>) {
+        let kind = self.log_of(segment);
+        let (Some(tail), Some(head)) = (self.tail_cursor(kind), self.head_cursor(kind)) else {
+            return;
+        };
+        let (Some(before), Some(next)) = (before, self.next_in_log(segment)) else { return };
+        let is_at_end = segment == tail.segment || segment == head.segment;
+        if is_at_end || mutants::is_on("dead-segments-stay") {
+            return;
+        }
+        // Damaged links stay as they are; the tail will get here.
+        let is_linked = [before, next].iter().all(|one| self.owns(*one) && self.log_of(*one) == kind)
+            && self.next_in_log(before) == Some(segment);
+        if !is_linked {
+            return;
+        }
+        let arena = self.arena();
+        arena.set_note(before, note::NEXT, u64::from(next) + 1);
+        let live = arena.note(next, note::LIVE) & note::LIVE_RECORDS;
+        arena.set_note(next, note::LIVE, (u64::from(before) + 1) << 32 | live);
+        hooks::reach(Point::SegmentUnlinked);
+        self.subtract_word(kind.at() + log::SEGMENTS, 1);
+        self.end_and_put_back(segment);
+    }
+
+    /// Where the first record begins in the segment after this one of its log.
+    pub fn next_segment(&self, segment: u32) -> Option<Position> {
+        let next = self.next_in_log(segment)?;
+        let byte = self.arena().note(next, note::EXTENT) >> 32;
+        Some(Position { segment: next, byte })
     }
 
     /// The segment after this one in its log.

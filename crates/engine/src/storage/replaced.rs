@@ -64,6 +64,7 @@ impl Shard<'_> {
         let offset = self.cx.offset_of(at);
         fence(Ordering::Release);
         self.region().copy_in(offset + 8, &words[1..]);
+        self.count_live(at.segment);
         hooks::reach(Point::RecordWritten);
         self.region().store(offset, words[0], Ordering::Release);
         hooks::reach(Point::CursorMoved);

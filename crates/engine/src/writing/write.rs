@@ -242,6 +242,7 @@ impl Writer<'_> {
             if old_kind == LogKind::Pinned {
                 self.remember_place(old.position, &old.header);
             }
+            self.vacate(old.position, old.header.log_bytes);
         } else {
             self.count_in(kind, &header);
         }
@@ -408,6 +409,7 @@ impl Writer<'_> {
             // Its bodies do not move.
             self.count_out(kind, &live.header);
             self.count_in(kind, &header);
+            self.vacate(live.position, live.header.log_bytes);
             Some(())
         })
     }
