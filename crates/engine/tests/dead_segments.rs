@@ -46,7 +46,7 @@ fn values_of_other_lengths_take_the_space_of_those_before() {
 }
 
 /// Keys, too, cross the ends of segments here. The segments of an earlier boot are not counted: there
-/// eviction walks from record to record, also over dead ones whose keys are partly gone.
+/// eviction walks from record to record, also over dead ones whose keys are cut off.
 #[test]
 fn records_that_cross_segments_keep_all_of_them() {
     let (scratch, mut stream, mut buffer) = (Scratch::new(), Stream(2), Buffer::new());

@@ -35,7 +35,7 @@ impl Eviction<'_> {
             let known =
                 budget.next[kind as usize].take().filter(|known| known.position == position);
             let Some(keyed) = known.or_else(|| self.keyed_record(position)) else {
-                match self.end_of_gone(position) {
+                match self.end_of_cut_off(position) {
                     Some(end) => self.advance_tail(kind, end),
                     None => self.skip_damaged(kind, position),
                 }

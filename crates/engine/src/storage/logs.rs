@@ -366,8 +366,9 @@ impl Shard<'_> {
             return;
         }
         // Damaged links stay as they are; the tail will get here.
-        let is_linked = [before, next].iter().all(|one| self.owns(*one) && self.log_of(*one) == kind)
-            && self.next_in_log(before) == Some(segment);
+        let is_linked =
+            [before, next].iter().all(|one| self.owns(*one) && self.log_of(*one) == kind)
+                && self.next_in_log(before) == Some(segment);
         if !is_linked {
             return;
         }

@@ -324,10 +324,10 @@ impl Shard<'_> {
         })
     }
 
-    /// The place behind a dead record whose key is gone, because a segment of it was freed. None if
+    /// The place behind a dead record whose key is cut off, because a segment of it was freed. None if
     /// the key is there, or the record is damaged.
     #[cold]
-    pub fn end_of_gone(&self, position: Position) -> Option<Position> {
+    pub fn end_of_cut_off(&self, position: Position) -> Option<Position> {
         let header = self.load_header(self.cx.offset_of(position))?;
         match self.end_of_part(position, header.key_at + header.key_bytes)? {
             PartEnd::Here(_) => None,
