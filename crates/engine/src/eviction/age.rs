@@ -36,14 +36,18 @@ impl Eviction<'_> {
     }
 
     /// The [`note::OPENED`] of the next segment, and where this segment ends. At the log head, what
-    /// the note would be now.
+    /// the note would be now. Before a gap, this segment's own: it was full soon afterwards, and when
+    /// the next one was opened, is not known.
     fn closed(&self, segment: u32) -> Option<(u64, u64)> {
         let head = self.head_cursor(self.log_of(segment))?;
         if segment == head.segment {
             let now = self.word(shard::CLOCK) & CLOCK_MASK | self.word(shard::HALVINGS) << 48;
             return Some((now, head.byte));
         }
-        let next = self.next_in_log(segment)?;
+        let next = match self.arena().note(segment, note::LIVE) & note::LIVE_GAP {
+            0 => self.next_in_log(segment)?,
+            _ => segment,
+        };
         Some((self.arena().note(next, note::OPENED), self.cx.shape.log_bytes))
     }
 

@@ -24,7 +24,7 @@ impl Eviction<'_> {
         let held = self.segments_held();
         // At most one segment: with large entries, a whole batch may be all that the shard has. A
         // caller that needs more asks again.
-        // Looked up again only after a move: what eviction drops leaves no dead space.
+        // Looked up again only after a move: what eviction drops leaves hardly any dead space.
         let mut to_compact = self.log_to_compact();
         while budget.steps > 0 && self.segments_held() >= held {
             let more = match to_compact {

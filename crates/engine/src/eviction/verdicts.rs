@@ -56,7 +56,10 @@ impl Logs for MainLog<'_, '_> {
         let mut end = shard.end_of(oldest.position, oldest.header.log_bytes);
         let behind = std::iter::from_fn(move || {
             let at = end.and_then(|at| shard.next_record(LogKind::Main, at))?;
-            let keyed = shard.keyed_record(at)?;
+            let Some(keyed) = shard.keyed_record(at) else {
+                end = Some(shard.end_of_cut_off(at)?);
+                return Some(None);
+            };
             match shard.state_of(&keyed) {
                 RecordState::Live(found) => {
                     end = shard.end_of(at, keyed.header.log_bytes);

@@ -251,16 +251,19 @@ pub mod note {
     pub const EXTENT_MAIN: u64 = 1 << 31;
     /// Bits 0..48 the policy's clock when it was opened, bits 48..64 the halvings (low bits).
     pub const OPENED: u64 = 2;
-    /// Bits 0..32 how many records that a slot leads to have a part in it, bits 32..64 the previous
-    /// segment of the log, segment + 1. The segment at the log tail has no previous one.
+    /// Bits 0..31 how many records that a slot leads to have a part in it, bit 31 set if a segment
+    /// behind it was freed, bits 32..64 the previous segment of the log, segment + 1. The segment at
+    /// the log tail has no previous one.
     pub const LIVE: u64 = 3;
     /// The number in [`LIVE`].
-    pub const LIVE_RECORDS: u64 = 0xffff_ffff;
+    pub const LIVE_RECORDS: u64 = 0x7fff_ffff;
     /// A number from here on says that the segment was not counted since the machine started. No
     /// segment has as many records.
-    pub const LIVE_UNKNOWN: u64 = 1 << 30;
+    pub const LIVE_UNKNOWN: u64 = 1 << 29;
     /// What an uncounted segment begins with: records that leave it do not make it look counted.
-    pub const LIVE_UNCOUNTED: u64 = 1 << 31;
+    pub const LIVE_UNCOUNTED: u64 = 1 << 30;
+    /// Set in [`LIVE`] if a segment behind this one was freed.
+    pub const LIVE_GAP: u64 = 1 << 31;
 }
 
 /// Limits of a record, and the flags of its word 0.

@@ -92,8 +92,8 @@ impl Entries<'_> {
     /// Removes an entry that has expired or is not wanted any more; `counter` counts that.
     #[cold]
     pub fn remove_live(&self, hash: KeyHash, live: &Live, counter: u64) {
-        self.remove(hash, &live.found, &live.header);
         self.remember_removed(hash, &live.found, &live.header);
+        self.remove(hash, &live.found, &live.header);
         self.add_word(counter, 1);
     }
 

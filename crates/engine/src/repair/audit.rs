@@ -100,6 +100,12 @@ impl Audit<'_> {
     #[inline(never)]
     pub fn check_tables(&self) {
         let mut report = CheckReport::default();
+        // A power cut can leave counts and slots of different moments, also of segments that the logs
+        // do not reach.
+        for segment in self.arena().segments_of(Owner::Shard(self.index as u32)) {
+            let kept = self.arena().note(segment, note::LIVE) & note::LIVE_GAP;
+            self.arena().set_note(segment, note::LIVE, kept | note::LIVE_UNCOUNTED);
+        }
         let mut reach = self.walk_logs(&mut report);
         let is_sound = report.findings.is_empty() && self.walk_directory(&mut reach);
         if !is_sound {
@@ -292,10 +298,10 @@ impl Audit<'_> {
                 return None;
             }
             reach.segments.insert(segment, (kind, first, end));
-            let live = self.arena().note(segment, note::LIVE) & note::LIVE_RECORDS;
-            reach.live.insert(segment, (live, 0));
-            // A power cut can leave counts and slots of different moments.
-            self.arena().set_note(segment, note::LIVE, before << 32 | note::LIVE_UNCOUNTED);
+            let live = self.arena().note(segment, note::LIVE);
+            reach.live.insert(segment, (live & note::LIVE_RECORDS, 0));
+            let kept = live & note::LIVE_GAP | note::LIVE_UNCOUNTED;
+            self.arena().set_note(segment, note::LIVE, before << 32 | kept);
             before = u64::from(segment) + 1;
             count += 1;
             if segment == head.segment {

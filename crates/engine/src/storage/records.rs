@@ -101,8 +101,14 @@ impl Context {
     /// generation when the record was written.
     pub(crate) fn trailer(&self, segment: u32) -> Option<(u32, u64)> {
         let at = self.arena.geometry().segment_at(segment) + self.shape.log_bytes;
-        let next = segment_of(self.arena.region().get(at))?;
+        let next = segment_of(self.arena.region().get(at) & u64::from(u32::MAX))?;
         self.is_usable(next).then(|| (next, self.arena.region().get(at + 8)))
+    }
+
+    /// The byte where the part of a record that crosses the end of this segment begins.
+    pub(super) fn crossing_byte(&self, segment: u32) -> u64 {
+        let at = self.arena.geometry().segment_at(segment) + self.shape.log_bytes;
+        self.arena.region().get(at) >> 32
     }
 
     /// Copies what follows a place of a log, also from further segments. False if a trailer is
