@@ -276,7 +276,7 @@ impl Shard<'_> {
             let first_byte = rest_bytes.min(log_bytes);
             self.open_segment(reservation.kind, next, first_byte, Some(at.segment));
             let trailer_at = self.arena().geometry().segment_at(at.segment) + log_bytes;
-            self.region().set(trailer_at, begins << 32 | u64::from(next) + 1);
+            self.region().set(trailer_at, begins << 32 | (u64::from(next) + 1));
             self.region().set(trailer_at + 8, self.arena().generation(next));
             self.seal(Position { segment: at.segment, byte: log_bytes }, next);
             at = Position { segment: next, byte: 0 };
@@ -519,7 +519,6 @@ impl Shard<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::{Buffer, Cache, Config, Place, Ttl, Value};
 
     /// A damaged length claims that a record crosses the end of its segment, where another one does.
@@ -544,7 +543,7 @@ mod tests {
             let region = cache.cx.arena.region();
             region.set(lengths_at, region.get(lengths_at) ^ 1 << bit);
             let segment_bytes = cache.cx.shape.log_bytes;
-            if !place_of(victim).is_some_and(|(_, bytes)| at.byte + bytes > segment_bytes) {
+            if place_of(victim).is_none_or(|(_, bytes)| at.byte + bytes <= segment_bytes) {
                 continue;
             }
             let Some((next, _)) = cache.cx.trailer(at.segment) else { continue };
