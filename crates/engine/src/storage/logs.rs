@@ -49,6 +49,14 @@ impl Reservation {
     }
 }
 
+/// Where the first bytes of a record end.
+enum PartEnd {
+    Here(Position),
+    /// In a segment that was freed, which happens to dead records only: where the log goes on behind
+    /// what is left of the record.
+    Freed(Position),
+}
+
 /// Segments of a record that are listed without allocating: a key takes at most seventeen of the
 /// shortest segments, its tags three, and the rest of the record two.
 const RECORD_SEGMENTS: usize = 22;
@@ -321,73 +329,38 @@ impl Shard<'_> {
         self.arena().set_note(segment, note::LIVE, live.wrapping_add(1));
     }
 
-    /// Counts a record to which no slot leads any more out of its segments, and frees those that are
-    /// dead then. Nothing may read the record or its segments' notes afterwards.
-    ///
-    /// Its length may be damaged. Then what follows belongs to the record that begins where the
-    /// trailer says.
-    pub fn vacate(&self, at: Position, log_bytes: u64) {
-        let mut rest_bytes = log_bytes.saturating_sub(self.cx.shape.log_bytes - at.byte);
-        let Position { mut segment, mut byte } = at;
-        loop {
-            // Loaded first: the segment's next owner writes a trailer of its own there.
-            let crosses = rest_bytes > 0 && self.cx.crossing_byte(segment) == byte;
-            let next = if crosses { self.cx.trailer(segment) } else { None };
-            self.count_dead(segment);
-            let Some((next, generation)) = next else { return };
+    /// The place behind a record.
+    pub fn end_of(&self, position: Position, log_bytes: u64) -> Option<Position> {
+        self.end_of_part(position, log_bytes).map(|end| match end {
+            PartEnd::Here(end) | PartEnd::Freed(end) => end,
+        })
+    }
+
+    /// The place behind a dead record whose key is cut off, because a segment of it was freed. None if
+    /// the key is there, or the record is damaged.
+    #[cold]
+    pub fn end_of_cut_off(&self, position: Position) -> Option<Position> {
+        let header = self.load_header(self.cx.offset_of(position))?;
+        match self.end_of_part(position, header.key_at + header.key_bytes)? {
+            PartEnd::Here(_) => None,
+            PartEnd::Freed(end) => Some(end),
+        }
+    }
+
+    /// Where the first bytes of a record end.
+    #[inline(always)]
+    fn end_of_part(&self, position: Position, part_bytes: u64) -> Option<PartEnd> {
+        let segment_bytes = self.cx.shape.log_bytes;
+        let (Position { mut segment, mut byte }, mut rest_bytes) = (position, part_bytes);
+        while rest_bytes > segment_bytes - byte {
+            rest_bytes -= segment_bytes - byte;
+            let (next, generation) = self.cx.trailer(segment)?;
             if self.arena().generation(next) != generation {
-                return;
+                return self.next_segment(segment).map(PartEnd::Freed);
             }
-            rest_bytes = rest_bytes.saturating_sub(self.cx.shape.log_bytes);
             (segment, byte) = (next, 0);
         }
-    }
-
-    #[inline(always)]
-    fn count_dead(&self, segment: u32) {
-        let live = self.arena().note(segment, note::LIVE);
-        // A damaged slot or trailer may lead to another shard's segment.
-        if live & note::LIVE_RECORDS == 0 || !self.owns(segment) {
-            return;
-        }
-        self.arena().set_note(segment, note::LIVE, live - 1);
-        if live & note::LIVE_RECORDS == 1 {
-            self.free_dead_segment(segment, segment_of(live >> 32));
-        }
-    }
-
-    /// Frees a segment in the middle of its log. Not the first one: the tail is there, and leaves it.
-    /// Not the last one, where the next record goes.
-    ///
-    /// A death before the segment is freed: it is the shard's, and no log leads there. The audit
-    /// frees it, and writes all links to previous segments again.
-    fn free_dead_segment(&self, segment: u32, before: Option<u32>) {
-        let kind = self.log_of(segment);
-        let (Some(tail), Some(head)) = (self.tail_cursor(kind), self.head_cursor(kind)) else {
-            return;
-        };
-        let (Some(before), Some(next)) = (before, self.next_in_log(segment)) else { return };
-        let is_at_end = segment == tail.segment || segment == head.segment;
-        if is_at_end || mutants::is_on("dead-segments-stay") {
-            return;
-        }
-        // Damaged links stay as they are; the tail will get here.
-        let is_linked =
-            [before, next].iter().all(|one| self.owns(*one) && self.log_of(*one) == kind)
-                && self.next_in_log(before) == Some(segment)
-                && next != segment
-                && next != before;
-        if !is_linked {
-            return;
-        }
-        let arena = self.arena();
-        arena.set_note(before, note::NEXT, u64::from(next) + 1);
-        arena.set_note(before, note::LIVE, arena.note(before, note::LIVE) | note::LIVE_GAP);
-        let live = arena.note(next, note::LIVE) & (note::LIVE_RECORDS | note::LIVE_GAP);
-        arena.set_note(next, note::LIVE, (u64::from(before) + 1) << 32 | live);
-        hooks::reach(Point::SegmentUnlinked);
-        self.subtract_word(kind.at() + log::SEGMENTS, 1);
-        self.end_and_put_back(segment);
+        Some(PartEnd::Here(Position { segment, byte: byte + rest_bytes }))
     }
 
     /// Where the first record begins in the segment after this one of its log.
@@ -514,59 +487,5 @@ impl Shard<'_> {
             0 => LogKind::of(extent & note::EXTENT_MAIN != 0),
             _ => LogKind::Pinned,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::{Buffer, Cache, Config, Place, Ttl, Value};
-
-    /// A damaged length claims that a record crosses the end of its segment, where another one does.
-    #[test]
-    #[cfg_attr(miri, ignore = "needs files")]
-    fn a_damaged_length_costs_no_other_entry() {
-        let mut cases = 0;
-        for (victim, bit) in (10..30u64).flat_map(|key| (8..14).map(move |bit| (key, bit))) {
-            let config = Config { size_bytes: 1 << 20, ..Config::default() };
-            let cache = Cache::open(&Place::Private, &config).unwrap();
-            let keys = 0..140u64;
-            for key in keys.clone() {
-                cache.set(&key.to_le_bytes(), Value::bytes(&[7; 1_000]), Ttl::Never).unwrap();
-            }
-            let place_of = |key: u64| {
-                let hash = cache.cx.hasher.key(&key.to_le_bytes());
-                let live = cache.writes().lock(0).unwrap().find_kept(&key.to_le_bytes(), hash);
-                live.map(|live| (live.position, live.header.log_bytes))
-            };
-            let (at, _) = place_of(victim).unwrap();
-            let lengths_at = cache.cx.offset_of(at) + 8;
-            let region = cache.cx.arena.region();
-            region.set(lengths_at, region.get(lengths_at) ^ 1 << bit);
-            let segment_bytes = cache.cx.shape.log_bytes;
-            if place_of(victim).is_none_or(|(_, bytes)| at.byte + bytes <= segment_bytes) {
-                continue;
-            }
-            let Some((next, _)) = cache.cx.trailer(at.segment) else { continue };
-            cases += 1;
-            cache.set(&victim.to_le_bytes(), Value::bytes(b"new"), Ttl::Never).unwrap();
-            // All but one with a part in the next segment leave.
-            let has_part = |key: &u64| {
-                place_of(*key).is_some_and(|(place, bytes)| {
-                    let crosses = place.byte + bytes > segment_bytes;
-                    place.segment == next || place.segment == at.segment && crosses
-                })
-            };
-            let last: Vec<u64> =
-                keys.clone().filter(|key| *key != victim).filter(has_part).collect();
-            for key in &last[..last.len() - 1] {
-                assert!(cache.delete(&key.to_le_bytes()).unwrap());
-            }
-            let mut buffer = Buffer::new();
-            for key in keys.filter(|key| *key != victim && !last[..last.len() - 1].contains(key)) {
-                let entry = cache.get(&key.to_le_bytes(), &mut buffer).unwrap();
-                assert!(entry.is_some(), "{key} was lost with {victim}, bit {bit}");
-            }
-        }
-        assert!(cases > 5, "{cases}");
     }
 }

@@ -16,6 +16,7 @@ mod scratch;
 mod searches;
 mod segments;
 mod shard;
+mod vacated;
 
 pub use self::context::{check_tag, Context};
 pub use self::logs::{Need, Reservation};

@@ -26,14 +26,6 @@ const LATER_RECORDS: Range<u64> = 512..512 + RECORD_BYTES;
 /// From this size on, a file does not fit into a core's own cache.
 const FAR_FROM_BYTES: u64 = 2 << 20;
 
-/// Where the first bytes of a record end.
-enum PartEnd {
-    Here(Position),
-    /// In a segment that was freed, which happens to dead records only: where the log goes on behind
-    /// what is left of the record.
-    Freed(Position),
-}
-
 impl Context {
     /// Whether records are worth prefetching. From the size on at which they are, it takes a third of
     /// the time off batches of random keys, and adds a twentieth to those in the order of the
@@ -321,40 +313,6 @@ impl Shard<'_> {
             return Some(expiry::NEVER_US);
         }
         header.expiry_us(&self.region().view::<2>(offset).words(), hash)
-    }
-
-    /// The place behind a record.
-    pub fn end_of(&self, position: Position, log_bytes: u64) -> Option<Position> {
-        self.end_of_part(position, log_bytes).map(|end| match end {
-            PartEnd::Here(end) | PartEnd::Freed(end) => end,
-        })
-    }
-
-    /// The place behind a dead record whose key is cut off, because a segment of it was freed. None if
-    /// the key is there, or the record is damaged.
-    #[cold]
-    pub fn end_of_cut_off(&self, position: Position) -> Option<Position> {
-        let header = self.load_header(self.cx.offset_of(position))?;
-        match self.end_of_part(position, header.key_at + header.key_bytes)? {
-            PartEnd::Here(_) => None,
-            PartEnd::Freed(end) => Some(end),
-        }
-    }
-
-    /// Where the first bytes of a record end.
-    #[inline(always)]
-    fn end_of_part(&self, position: Position, part_bytes: u64) -> Option<PartEnd> {
-        let segment_bytes = self.cx.shape.log_bytes;
-        let (Position { mut segment, mut byte }, mut rest_bytes) = (position, part_bytes);
-        while rest_bytes > segment_bytes - byte {
-            rest_bytes -= segment_bytes - byte;
-            let (next, generation) = self.cx.trailer(segment)?;
-            if self.arena().generation(next) != generation {
-                return self.next_segment(segment).map(PartEnd::Freed);
-            }
-            (segment, byte) = (next, 0);
-        }
-        Some(PartEnd::Here(Position { segment, byte: byte + rest_bytes }))
     }
 
     /// Marks a record to which no slot leads any more, so that a damaged slot cannot bring back an
