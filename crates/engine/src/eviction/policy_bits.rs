@@ -27,9 +27,9 @@ impl Eviction<'_> {
         self.bits(slot.policy().hits(), frequency, slot.policy().is_admitted())
     }
 
-    /// Remembers an entry that is about to be removed, or has expired: a key that is stored again soon is as
-    /// popular as before. Its ghost carries no reuse distance. That of an entry from the main log
-    /// is marked as if it came from the small log, so that it returns to the main log.
+    /// Remembers an entry that is about to be removed, or has expired: a key that is stored again
+    /// soon is as popular as before. Its ghost carries no reuse distance. That of an entry from the
+    /// main log is marked as if it came from the small log, so that it returns to the main log.
     pub fn remember_removed(&self, hash: KeyHash, found: &Found, header: &RecordHeader) {
         let is_main = self
             .cx
