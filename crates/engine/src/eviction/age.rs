@@ -36,8 +36,8 @@ impl Eviction<'_> {
     }
 
     /// The [`note::OPENED`] of the next segment, and where this segment ends. At the log head, what
-    /// the note would be now. Before a gap, this segment's own: it was full soon afterwards, and when
-    /// the next one was opened, is not known.
+    /// the note would be now. Before a gap, this segment's own: nobody knows when the segment behind
+    /// it was opened, and a segment is soon full.
     fn closed(&self, segment: u32) -> Option<(u64, u64)> {
         let head = self.head_cursor(self.log_of(segment))?;
         if segment == head.segment {

@@ -52,8 +52,7 @@ impl Reservation {
 /// Where the first bytes of a record end.
 enum PartEnd {
     Here(Position),
-    /// In a segment that was freed, which happens to dead records only: where the log goes on behind
-    /// what is left of the record.
+    /// In a segment that was freed: only a dead record does. The place of the log's next record.
     Freed(Position),
 }
 
