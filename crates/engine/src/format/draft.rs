@@ -8,7 +8,7 @@ use super::expiry;
 use super::hash::{Hasher, KeyHash, RecordPlace};
 use super::layout::flag;
 use super::layout::record::BODY_WORDS;
-use super::record::{Body, RecordHeader, Sequence};
+use super::record::{Body, RecordHeader, Sequence, SLACK_WORDS_MAX};
 use super::shape::Shape;
 use crate::error::{lengthen, Result};
 use crate::value::Value;
@@ -107,8 +107,10 @@ impl<'a> Draft<'a> {
             RecordHeader::parse(flags | long, word, shape).expect("lengths are checked before");
         let word_count = (header.log_bytes / 8) as usize;
         // All words of an earlier draft are overwritten, except the padding in the last one.
-        if spare.len() < word_count {
-            lengthen(spare, word_count)?;
+        // With room for slack: under the lock, nothing is allocated.
+        let most = word_count + SLACK_WORDS_MAX as usize;
+        if spare.len() < most {
+            lengthen(spare, most)?;
         }
         let mut spare = std::mem::take(spare);
         spare[word_count - 1] = 0;
@@ -184,6 +186,20 @@ impl<'a> Draft<'a> {
         self.value
     }
 
+    /// Gives the record slack, so that it has this length, which is at most
+    /// [`RecordHeader::log_bytes_max`].
+    #[inline]
+    pub fn stretch(&mut self, log_bytes: u64) {
+        let from = self.header.log_bytes;
+        debug_assert!(from < log_bytes && log_bytes <= self.header.log_bytes_max());
+        let form_index = RecordHeader::form_index(self.header.sequence.flags()) as usize;
+        self.words[form_index] =
+            RecordHeader::form_with_slack(self.words[form_index], log_bytes - from);
+        self.words[(from / 8) as usize..(log_bytes / 8) as usize].fill(0);
+        self.header.log_bytes = log_bytes;
+        self.content = None;
+    }
+
     /// Enters the places of the value's whole segments.
     pub fn set_bodies(&mut self, bodies: &[Body]) {
         let at = self.header.bodies_at() as usize / 8;
@@ -216,7 +232,7 @@ mod tests {
     use tuckbox_arena::Geometry;
 
     use super::super::plan::plan;
-    use super::super::record::{KEY_BITS, RESERVED_SHIFT, VALUE_BITS, VERSION_BITS};
+    use super::super::record::{KEY_BITS, VALUE_BITS, VERSION_BITS};
     use super::*;
 
     const PLACE: RecordPlace = RecordPlace { offset: 4096, generation: 7 };
@@ -325,14 +341,31 @@ mod tests {
     }
 
     #[test]
-    fn a_form_with_a_reserved_bit_is_no_record() {
-        let shape = shape();
-        let words = finished(b"key", Value::bytes(b"value"), None, 1);
-        assert!(RecordHeader::from_copy(&words, &shape).is_some());
-        for bit in RESERVED_SHIFT..32 {
-            let mut words = words.clone();
-            words[1] ^= (1u64 << bit).to_le();
-            assert!(RecordHeader::from_copy(&words, &shape).is_none(), "{bit}");
+    fn a_record_with_slack_is_as_long_as_it_was_to_be() {
+        let (hasher, shape) = (Hasher::new([5, 6]), shape());
+        for len in [0, 1, 40, 160, 1628, 4095] {
+            let (bytes, hash) = (vec![7; len], hasher.key(b"key"));
+            let draft = |spare: &mut Vec<u64>| {
+                let value = Value::Bytes { tag: 63, bytes: &bytes };
+                Draft::new(b"key", hash, value, Extras::default(), &shape, spare).unwrap()
+            };
+            let least = draft(&mut Vec::new()).header().log_bytes;
+            let most = draft(&mut Vec::new()).header().log_bytes_max();
+            assert!(most <= least + (least / 4).min(504), "{least}: {most}");
+            for log_bytes in (least + 8..=most).step_by(8) {
+                // What an earlier draft has left.
+                let mut spare = vec![u64::MAX; 700];
+                let mut draft = draft(&mut spare);
+                draft.stretch(log_bytes);
+                let words = draft.finish(77, PLACE, &hasher);
+                let header = RecordHeader::from_copy(words, &shape).unwrap();
+                assert_eq!((header.log_bytes, words.len() as u64 * 8), (log_bytes, log_bytes));
+                assert_eq!((header.tag, header.key(words)), (63, &b"key"[..]));
+                assert_eq!(header.tail(words, &shape), bytes);
+                assert!(words[(least / 8) as usize..].iter().all(|word| *word == 0));
+                let checksum = header.checksum(header.content(words), &hasher, hash, PLACE);
+                assert_eq!(checksum, header.sequence.checksum());
+            }
         }
     }
 }

@@ -6,14 +6,18 @@
 //! then, where the flags say so, a word each:
 //!          expiry    a time by the file's clock, with a check of its own; see [`expiry`]
 //!          number    a 64-bit integer, the whole value
-//! then     form, four bytes: tag << 22 | value length << 10 | key length
+//! then     form, four bytes: slack << 26 | tag << 20 | value length << 8 | key length
 //! or, if the lengths do not fit or the entry has attributes:
 //!          a word:   attributes << 62 | tag << 56 | value length << 20 | key length
 //!          attributes: see [`super::attributes`]
 //!          body list: three words for each whole segment of the value: the segment,
 //!          its generation, and the hash of its bytes
 //! then     key, value (or its rest after the bodies), zeros up to a whole word
+//! then     slack: as many words of zeros as the form says
 //! ```
+//!
+//! A record with slack is in the place of a longer one; so a value of nearly the same length takes no
+//! further space.
 //!
 //! Word 0 is also the record's sequence lock: busy while the record is rewritten in place, and with
 //! another version and checksum afterwards. The checksum covers the whole record except its expiry,
@@ -32,12 +36,15 @@ use super::shape::Shape;
 const BUSY: u64 = 1 << 3;
 const VERSION_SHIFT: u32 = 4;
 pub(super) const VERSION_BITS: u32 = 28;
-pub(super) const KEY_BITS: u32 = 10;
+pub(super) const KEY_BITS: u32 = 8;
 pub(super) const VALUE_BITS: u32 = 12;
 const TAG_BITS: u32 = 6;
 const TAG_SHIFT: u32 = KEY_BITS + VALUE_BITS;
-/// Reserved bits of a form. This version treats a record with one of them set as damaged.
-pub(super) const RESERVED_SHIFT: u32 = TAG_SHIFT + TAG_BITS;
+const SLACK_SHIFT: u32 = TAG_SHIFT + TAG_BITS;
+/// Most slack of a record.
+pub(super) const SLACK_WORDS_MAX: u64 = (1 << (32 - SLACK_SHIFT)) - 1;
+/// A record has at most one part in this many of its length as slack.
+const SLACK_PART: u64 = 4;
 /// Bytes of a form.
 const FORM_BYTES: u64 = 4;
 const LONG_KEY_BITS: u32 = 20;
@@ -178,12 +185,9 @@ impl RecordHeader {
             return RecordHeader::parse_long(sequence, word, form_index, shape);
         }
         let form = form_in(word(form_index as usize));
-        if form >> RESERVED_SHIFT != 0 {
-            return None;
-        }
         let (key_bytes, value_bytes) = (bits(form, KEY_BITS), bits(form >> KEY_BITS, VALUE_BITS));
         let key_at = form_index * 8 + FORM_BYTES;
-        let log_bytes = whole_words(key_at + key_bytes + value_bytes);
+        let log_bytes = whole_words(key_at + key_bytes + value_bytes) + (form >> SLACK_SHIFT) * 8;
         let (tag, body_count) = (bits(form >> TAG_SHIFT, TAG_BITS) as u8, 0);
         Some(RecordHeader { sequence, tag, key_bytes, value_bytes, body_count, log_bytes, key_at })
     }
@@ -240,6 +244,21 @@ impl RecordHeader {
             return (flag::LONG, form);
         }
         (0, (tag << TAG_SHIFT | value_bytes << KEY_BITS | key_bytes).to_le())
+    }
+
+    /// The most bytes that a record of these lengths may have with slack; a multiple of eight. Without
+    /// slack as long as it is.
+    #[inline(always)]
+    pub fn log_bytes_max(&self) -> u64 {
+        match self.sequence.flags() & flag::LONG {
+            0 => self.log_bytes + (self.log_bytes / SLACK_PART).min(SLACK_WORDS_MAX * 8) / 8 * 8,
+            _ => self.log_bytes,
+        }
+    }
+
+    /// A form with slack, from the form of a record that has none.
+    pub(super) fn form_with_slack(word: u64, slack_bytes: u64) -> u64 {
+        word | u64::from(((slack_bytes / 8) as u32) << SLACK_SHIFT).to_le()
     }
 
     /// The index of the word that holds the form.

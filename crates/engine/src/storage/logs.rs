@@ -346,6 +346,28 @@ impl Shard<'_> {
         }
     }
 
+    /// The segments of a record after its first one. None if one of them was freed or, in a damaged file,
+    /// is not the shard's.
+    pub(super) fn further_segments(
+        &self,
+        position: Position,
+        log_bytes: u64,
+    ) -> Option<SmallVec<[u32; 2]>> {
+        let segment_bytes = self.cx.shape.log_bytes;
+        let mut segments = SmallVec::new();
+        let (mut segment, mut rest_bytes) = (position.segment, position.byte + log_bytes);
+        while rest_bytes > segment_bytes {
+            rest_bytes -= segment_bytes;
+            let (next, generation) = self.cx.trailer(segment)?;
+            if self.arena().generation(next) != generation || !self.owns(next) {
+                return None;
+            }
+            segments.push(next);
+            segment = next;
+        }
+        Some(segments)
+    }
+
     /// Where the first bytes of a record end.
     #[inline(always)]
     fn end_of_part(&self, position: Position, part_bytes: u64) -> Option<PartEnd> {

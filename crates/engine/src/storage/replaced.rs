@@ -1,70 +1,144 @@
-//! The places of replaced records, for new records of the same length: storing a value again and again
-//! then takes no further space, and touches no memory that was not used just before. Only in the log of
-//! pinned entries, where a record is never written over while its entry is there. Must not know why an
-//! entry is replaced.
+//! The places of replaced records, for new records of the same or nearly the same length: storing values
+//! of other lengths again and again then takes no further space, and leaves hardly anything to compact.
+//! Must not know why an entry is replaced.
 //!
-//! Each open file remembers a few places of its own, outside of the shared memory. They are used under
-//! the shard's lock, and only if nothing else has happened to the place:
-//! - *Its segment is in the same use.* Otherwise its generation has moved.
+//! Each open file remembers some places of its own, outside of the shared memory. They are used under the
+//! shard's lock, only for the record that replaces another one, and only if nothing else has happened to
+//! the place:
+//! - *Its segments are in the same use.* Otherwise the generation has moved.
 //! - *Its record is the one that was replaced.* No two records of a use have the same word 0. So a forked
 //!   child that knows the same place finds it changed.
 //! - *The log's tail has not passed it.* The tail skips what is before it, and frees the segment.
 //!
+//! What may be evicted is evicted by its place. So an entry of the other logs only gets a place in its own
+//! log, in a segment that is not older than its own, and where its frequency reads the same.
+//!
 //! The races with readers are in `docs/explanation/concurrency.md`, "The lock-free read". If the writer
 //! dies, the place is dead space of its log. A walk through the log still finds the next record, because
-//! both records have the same flags and the same length.
+//! both records have the same flags, and the new one has the length of the old one, with slack if need be.
 
 use std::sync::atomic::Ordering;
 
+use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_arena::mutants;
 use tuckbox_arena::region::fence;
 
-use super::places::RememberedPlace;
+use super::places::{Fit, RememberedPlace};
 use super::shard::Shard;
-use crate::format::{flag, LogKind, Position, RecordHeader, Sequence};
+use crate::format::{flag, note, shard, LogKind, PolicyBits, Position, RecordHeader, Sequence};
+
+/// The place of a replaced record.
+pub struct ReplacedPlace {
+    /// Where it begins.
+    pub position: Position,
+    /// Its length.
+    pub log_bytes: u64,
+    /// The further segments that it crosses.
+    segments: Segments,
+}
+
+type Segments = SmallVec<[u32; 2]>;
+
+/// The part of [`note::OPENED`] that is the clock.
+const CLOCK_BITS: u32 = 48;
 
 impl Shard<'_> {
-    /// Remembers the place of a pinned record to which no slot leads any more, and which is marked.
+    /// Remembers the place of a record to which no slot leads any more, and which is marked.
     #[inline]
     pub fn remember_place(&self, at: Position, header: &RecordHeader) {
-        let log_bytes = header.log_bytes;
-        if header.has(flag::LONG) || at.byte + log_bytes > self.cx.shape.log_bytes {
+        if header.has(flag::LONG) {
             return;
         }
         let offset = self.cx.offset_of(at);
         let first = self.region().get(offset);
         let generation = self.arena().generation(at.segment);
-        let place = RememberedPlace { offset, first, generation, log_bytes };
+        let place = RememberedPlace { offset, first, generation, log_bytes: header.log_bytes };
         self.cx.places.remember(self.index, place);
     }
 
-    /// A place for a pinned record with this header.
+    /// A place in a log for a record with this header and these policy bits, which replaces the one at
+    /// `old`.
     #[inline]
-    pub fn remembered_place(&self, header: &RecordHeader) -> Option<Position> {
-        if header.has(flag::LONG) {
+    pub fn replaced_place(
+        &self,
+        kind: LogKind,
+        old: Position,
+        header: &RecordHeader,
+        bits: PolicyBits,
+    ) -> Option<ReplacedPlace> {
+        // While all entries fit, the log head is in memory that was used just before.
+        let pays = kind == LogKind::Pinned || self.word(shard::CLOCK) > 0;
+        if header.has(flag::LONG) || !pays {
             return None;
         }
-        let place = self.cx.places.recall(self.index, header.log_bytes)?;
-        let at = self.cx.position_of(place.offset)?;
-        let is_same = self.arena().generation(at.segment) == place.generation
-            && (self.region().get(place.offset) == place.first
-                || mutants::is_on("place-of-another"));
-        let tail = self.tail_cursor(LogKind::Pinned)?;
-        let is_ahead = tail.segment != at.segment
-            || tail.byte <= at.byte
-            || mutants::is_on("place-behind-tail");
-        let has_same_flags = Sequence(place.first).flags() == header.sequence.flags();
-        (is_same && is_ahead && has_same_flags).then_some(at)
+        let tail = self.tail_cursor(kind)?;
+        let most_bytes = match kind {
+            // Its space is counted before the place is known.
+            LogKind::Pinned => header.log_bytes,
+            LogKind::Small | LogKind::Main => header.log_bytes_max(),
+        };
+        let flags = header.sequence.flags();
+        let fit = |place: &RememberedPlace| {
+            let Some(at) = self.cx.position_of(place.offset) else { return Fit::Never };
+            let is_same = self.arena().generation(at.segment) == place.generation
+                && (self.region().get(place.offset) == place.first
+                    || mutants::is_on("place-of-another"));
+            if !is_same {
+                return Fit::Never;
+            }
+            if !self.owns(at.segment) {
+                return Fit::Never;
+            }
+            if self.log_of(at.segment) != kind || Sequence(place.first).flags() != flags {
+                return Fit::NotHere;
+            }
+            let is_ahead = tail.segment != at.segment
+                || tail.byte <= at.byte
+                || mutants::is_on("place-behind-tail");
+            if !is_ahead || self.further_segments(at, place.log_bytes).is_none() {
+                return Fit::Never;
+            }
+            match kind == LogKind::Pinned || self.keeps_age(old, at, bits.frequency()) {
+                true => Fit::Good,
+                false => Fit::NotHere,
+            }
+        };
+        let place = self.cx.places.recall(self.index, header.log_bytes, most_bytes, fit)?;
+        let position = self.cx.position_of(place.offset)?;
+        let segments = self.further_segments(position, place.log_bytes)?;
+        Some(ReplacedPlace { position, log_bytes: place.log_bytes, segments })
     }
 
-    /// Writes a record into a remembered place. No slot leads to it yet. Word 0, which is busy until
-    /// then, comes last.
-    pub fn write_over(&self, at: Position, words: &[u64]) {
-        let offset = self.cx.offset_of(at);
+    /// Whether an entry that moves from one place to another is evicted no sooner, and keeps its
+    /// frequency: that is read as having been written since the segment was opened.
+    fn keeps_age(&self, old: Position, new: Position, frequency: u64) -> bool {
+        let opened = |at: Position| self.arena().note(at.segment, note::OPENED);
+        let clock = |opened: u64| opened & ((1 << CLOCK_BITS) - 1);
+        let halvings = opened(new) >> CLOCK_BITS;
+        (clock(opened(new)) >= clock(opened(old)) || mutants::is_on("older-places"))
+            && (frequency == 0
+                || halvings << CLOCK_BITS == self.word(shard::HALVINGS) << CLOCK_BITS)
+    }
+
+    /// Writes a record into the place of a replaced one. No slot leads to it yet. Word 0, which is busy
+    /// until then, comes last.
+    pub fn write_over(&self, place: &ReplacedPlace, words: &[u64]) {
+        debug_assert_eq!(place.log_bytes, words.len() as u64 * 8);
+        let offset = self.cx.offset_of(place.position);
         fence(Ordering::Release);
-        self.region().copy_in(offset + 8, &words[1..]);
-        self.count_live(at.segment);
+        let Position { segment, byte } = place.position;
+        let mut at = Position { segment, byte: byte + 8 };
+        let mut left = &words[1..];
+        let mut segments = place.segments.iter();
+        loop {
+            let here_words = ((self.cx.shape.log_bytes - at.byte) / 8) as usize;
+            let (here, further) = left.split_at(here_words.min(left.len()));
+            self.region().copy_in(self.cx.offset_of(at), here);
+            self.count_live(at.segment);
+            let Some(next) = segments.next() else { break };
+            (at, left) = (Position { segment: *next, byte: 0 }, further);
+        }
         hooks::reach(Point::RecordWritten);
         self.region().store(offset, words[0], Ordering::Release);
         hooks::reach(Point::CursorMoved);
@@ -73,7 +147,8 @@ impl Shard<'_> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use crate::{Buffer, Cache, Config, Pass, Value};
+    use super::*;
+    use crate::{Buffer, Cache, Config, Pass, Place, Ttl, Value};
 
     fn replace(cache: &Cache, key: &[u8], byte: u8) {
         let pass = Pass { gate: cache.gate(), version: Pass::ANY, delta: 0 };
@@ -104,5 +179,97 @@ mod tests {
             }
         }
         assert!(twins[1].check().unwrap().is_sound());
+    }
+
+    /// A full cache of entries with records of one length, in one shard.
+    fn full_cache(keys: u64) -> Cache {
+        let config = Config { size_bytes: 1 << 20, ..Config::default() };
+        let cache = Cache::open(&Place::Private, &config).unwrap();
+        (0..keys).for_each(|key| set(&cache, key, 800));
+        assert!(cache.stats().evictions > 0);
+        cache
+    }
+
+    fn set(cache: &Cache, key: u64, len: usize) {
+        cache.set(&key.to_le_bytes(), Value::bytes(&vec![7; len]), Ttl::Never).unwrap();
+    }
+
+    /// The place of an entry and the length of its record.
+    fn place_of(cache: &Cache, key: u64) -> Option<(Position, u64)> {
+        let key = key.to_le_bytes();
+        let live = cache.writes().lock(0).unwrap().find_kept(&key, cache.cx.hasher.key(&key));
+        live.map(|live| (live.position, live.header.log_bytes))
+    }
+
+    /// What is stored again with other lengths takes the places of what was replaced, whether or not
+    /// they cross the end of a segment. No entry gets a place where it would be evicted sooner.
+    #[test]
+    #[cfg_attr(miri, ignore = "needs files")]
+    fn values_of_other_lengths_get_places_that_are_not_older() {
+        let keys = 1_500;
+        let cache = full_cache(keys);
+        let opened =
+            |at: Position| cache.cx.arena.note(at.segment, note::OPENED) & 0xffff_ffff_ffff;
+        let (mut reused, mut with_slack, mut crossing, mut stored) = (0, 0, 0, 0);
+        let mut left = std::collections::BTreeSet::new();
+        let mut state = 1u64;
+        for _ in 0..6_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let key = (state >> 33) % keys;
+            let Some((old, old_bytes)) = place_of(&cache, key) else { continue };
+            let len = 600 + (state >> 20) as usize % 400;
+            let head = |kind| cache.writes().lock(0).unwrap().head_cursor(kind);
+            let heads = LogKind::BOTH.map(head);
+            set(&cache, key, len);
+            stored += 1;
+            let (new, new_bytes) = place_of(&cache, key).unwrap();
+            let is_reused = left.remove(&(new.segment, new.byte, new_bytes));
+            if (new, new_bytes) == (old, old_bytes) || !is_reused || heads.contains(&Some(new)) {
+                left.insert((old.segment, old.byte, old_bytes));
+                continue;
+            }
+            left.insert((old.segment, old.byte, old_bytes));
+            assert!(opened(new) >= opened(old), "{key} moved from {old:?} to {new:?}");
+            reused += 1;
+            with_slack += u32::from(new_bytes > (12 + 8 + len as u64).next_multiple_of(8));
+            crossing += u32::from(new.byte + new_bytes > cache.cx.shape.log_bytes);
+        }
+        assert!(reused > stored / 8, "{reused} of {stored}");
+        assert!(with_slack > 50 && crossing > 50, "{with_slack}, {crossing}");
+        assert!(cache.check().unwrap().is_sound());
+    }
+
+    /// The frequency of an entry is that of the time when its segment was opened.
+    #[test]
+    #[cfg_attr(miri, ignore = "needs files")]
+    fn an_entry_with_a_frequency_gets_no_place_from_before_a_halving() {
+        let cache = full_cache(1_500);
+        let shard = cache.writes().lock(0).unwrap();
+        let tail = shard.tail(LogKind::Main).unwrap();
+        assert!(shard.keeps_age(tail, tail, 3));
+        shard.add_word(shard::HALVINGS, 1);
+        assert!(shard.keeps_age(tail, tail, 0));
+        assert!(!shard.keeps_age(tail, tail, 3));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs files")]
+    fn a_value_that_is_a_little_shorter_or_longer_again_stays_in_its_place() {
+        let config = Config { size_bytes: 1 << 20, ..Config::default() };
+        let cache = Cache::open(&Place::Private, &config).unwrap();
+        for (key, len) in [(1, 40), (2, 800), (3, 2_000)] {
+            set(&cache, key, len);
+            let first = place_of(&cache, key);
+            for shorter in [len - len / 6, len - 1, len - 8, len] {
+                set(&cache, key, shorter);
+                assert_eq!(place_of(&cache, key), first, "{shorter} of {len}");
+                let mut buffer = Buffer::new();
+                let entry = cache.get(&key.to_le_bytes(), &mut buffer).unwrap().unwrap();
+                assert_eq!(entry.value, Value::bytes(&vec![7; shorter]));
+            }
+            set(&cache, key, len / 2);
+            assert_ne!(place_of(&cache, key), first, "half of {len}");
+        }
+        assert!(cache.check().unwrap().is_sound());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The order ensures that a death loses at most the entry being written: the record is complete,
 //! then the log head moves behind it, then one store of the slot publishes it. A value of the same
-//! size is rewritten in place, under the record's sequence lock (seqlock) and the shard's intent,
+//! size, or of slightly less, is rewritten in place, under the record's sequence lock (seqlock) and the shard's intent,
 //! so that a hot key does not evict others.
 
 use std::sync::atomic::Ordering;
@@ -14,8 +14,8 @@ use tuckbox_arena::region::fence;
 use crate::error::{Error, Result};
 use crate::eviction::Eviction;
 use crate::format::{
-    expiry, flag, shard, Body, Draft, KeyHash, LogKind, PolicyBits, Position, RecordHeader,
-    RecordPlace, Sequence, Slot,
+    expiry, flag, shard, Body, Draft, KeyHash, LogKind, PolicyBits, RecordHeader, RecordPlace,
+    Sequence, Slot,
 };
 use crate::index::Index;
 use crate::reading::{Entries, Live};
@@ -96,6 +96,9 @@ impl Writer<'_> {
             }
             self.sample_overwrite(draft.hash, draft.header());
             if self.can_rewrite(live, draft) {
+                if draft.header().log_bytes != live.header.log_bytes {
+                    draft.stretch(live.header.log_bytes);
+                }
                 self.rewrite(live, draft);
                 self.add_word(shard::SETS, 1);
                 return InPlace::Done(true);
@@ -174,7 +177,7 @@ impl Writer<'_> {
         debug_assert_eq!(bodies.len() as u64, draft.header().body_count);
         let kind = self.log_for(draft, live);
         let old_kind = live.map(|live| self.log_of(live.position.segment));
-        let header = *draft.header();
+        let mut header = *draft.header();
         if live.is_none() {
             self.ask_for_ghost(draft.hash);
             if draft.takes_over.position {
@@ -188,12 +191,30 @@ impl Writer<'_> {
         if kind == LogKind::Pinned && !self.may_stay(header.log_bytes.saturating_sub(old_bytes)) {
             return None;
         }
-        let replaced = self.replaced_place(kind, live, &header);
+        let kept = live.map(|live| {
+            let bits = match self.cx.shape.evicts {
+                true => self.kept_entry_bits(Slot(self.region().get(live.found.at))),
+                false => live.found.slot.policy(),
+            };
+            (live, bits)
+        });
+        let replaced = match kept {
+            Some((live, bits)) if kind == LogKind::Pinned || old_kind == Some(kind) => {
+                self.replaced_place(kind, live.position, &header, bits)
+            }
+            _ => None,
+        };
         let mut reservation = Reservation::new(kind, header.log_bytes);
-        if replaced.is_none() && !self.reserve(&mut reservation, need) {
-            return None;
+        match &replaced {
+            Some(place) if place.log_bytes > header.log_bytes => {
+                draft.stretch(place.log_bytes);
+                header = *draft.header();
+            }
+            Some(_) => {}
+            None if !self.reserve(&mut reservation, need) => return None,
+            None => {}
         }
-        let position = replaced.unwrap_or(reservation.position);
+        let position = replaced.as_ref().map_or(reservation.position, |place| place.position);
         let to = self.cx.offset_of(position);
         self.region().prefetch(to, header.log_bytes.min(RECORD_BYTES));
         let slot_at = match live {
@@ -207,9 +228,8 @@ impl Writer<'_> {
             self.cancel(&mut reservation);
             return None;
         };
-        let bits = match live {
-            Some(live) if !self.cx.shape.evicts => live.found.slot.policy(),
-            Some(live) => self.kept_entry_bits(Slot(self.region().get(live.found.at))),
+        let bits = match kept {
+            Some((_, bits)) => bits,
             None if kind == LogKind::Pinned => PolicyBits::default(),
             None => self.new_entry_bits(draft.hash, &header),
         };
@@ -223,8 +243,8 @@ impl Writer<'_> {
             self.store_slot(slot_at, slot);
         }
         let words = draft.finish(version, place, &self.cx.hasher);
-        match replaced {
-            Some(at) => self.write_over(at, words),
+        match &replaced {
+            Some(place) => self.write_over(place, words),
             None => self.append(&reservation, words),
         }
         self.adopt_bodies(bodies);
@@ -239,30 +259,12 @@ impl Writer<'_> {
             }
             self.free_bodies_at(old.offset(), &old.header, draft.hash);
             self.retire(old.offset());
-            if old_kind == LogKind::Pinned {
-                self.remember_place(old.position, &old.header);
-            }
+            self.remember_place(old.position, &old.header);
             self.vacate(old.position, old.header.log_bytes);
         } else {
             self.count_in(kind, &header);
         }
         Some(())
-    }
-
-    /// The place of a replaced record for a new one that replaces a pinned one itself, if there is any.
-    #[inline(always)]
-    fn replaced_place(
-        &self,
-        kind: LogKind,
-        live: Option<&Live>,
-        header: &RecordHeader,
-    ) -> Option<Position> {
-        let replaces = kind == LogKind::Pinned && live.is_some();
-        if replaces {
-            self.remembered_place(header)
-        } else {
-            None
-        }
     }
 
     /// The log for a draft. Entries that are never evicted have one of their own.
@@ -277,16 +279,25 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether a draft fits into the existing record: same form and size, within one segment, of the
-    /// log that is for it.
+    /// Whether a draft fits into the existing record: same form and length, or with slack, within one
+    /// segment, of the log that is for it.
     #[inline(always)]
     fn can_rewrite(&self, live: &Live, draft: &Draft<'_>) -> bool {
         let (old, new) = (&live.header, draft.header());
         old.sequence.flags() == new.sequence.flags()
             && (old.body_count, new.body_count) == (0, 0)
-            && old.log_bytes == new.log_bytes
+            && (old.log_bytes == new.log_bytes || self.fits_with_slack(live, new))
             && live.position.byte + old.log_bytes <= self.cx.shape.log_bytes
             && (!new.has(flag::LONG) || self.is_in_its_log(*live, draft))
+    }
+
+    /// Whether a record fits into the existing one with slack. Not into one that stays: whoever stores a
+    /// shorter value there may need the space.
+    fn fits_with_slack(&self, live: &Live, new: &RecordHeader) -> bool {
+        let old_bytes = live.header.log_bytes;
+        new.log_bytes < old_bytes
+            && old_bytes <= new.log_bytes_max()
+            && self.log_of(live.position.segment) != LogKind::Pinned
     }
 
     // By value, as in `take_over`.

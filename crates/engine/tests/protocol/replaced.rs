@@ -9,7 +9,7 @@ use std::time::Duration;
 use tuckbox_arena::hooks::{self, Point};
 use tuckbox_engine::{Cache, Config, Error, Pass, Ttl, Value};
 
-use super::{assert_sound, look, name, nth, stamped, Seen, Stopped};
+use super::{assert_sound, look, name, nth, stamped, store, Seen, Stopped};
 
 const LEN: usize = 200;
 const KEY: usize = 0;
@@ -203,4 +203,102 @@ fn a_place_keeps_the_form_of_its_record() {
         }
         assert_sound(&twins[1]);
     }
+}
+
+/// Lengths of values whose records cross the end of a segment in some places, and of which the third one
+/// takes the place of the first with slack.
+const LENS: [usize; 3] = [1_500, 1_900, 1_400];
+
+/// A full cache of which one shard evicts, and a key whose first record's place is free. Each number of
+/// further entries puts it elsewhere.
+fn full(participants: u32, further: usize) -> Vec<Arc<Cache>> {
+    let twins = super::twins(1 << 20, participants);
+    assert_eq!(twins[0].stats().shards, 1);
+    (10..1_500).for_each(|key| store(&twins[0], key, 1, 900));
+    assert!(twins[0].stats().evictions > 0);
+    (2_000..2_000 + further).for_each(|key| store(&twins[0], key, 1, 100));
+    store(&twins[0], KEY, 1, LENS[0]);
+    store(&twins[0], OTHER, 1, 100);
+    twins
+}
+
+#[test]
+fn a_key_is_found_in_a_full_cache_whose_old_place_has_another_keys_record() {
+    for further in (0..40).step_by(3) {
+        let twins = full(2, further);
+        let writer = Arc::clone(&twins[1]);
+        let seen = read_beside(&twins[0], move || {
+            store(&writer, KEY, 2, LENS[1]);
+            store(&writer, OTHER, 2, LENS[2]);
+        });
+        assert_eq!(seen, Some(Seen::Value(2)), "{further}");
+        assert_eq!(look(&twins[1], OTHER), Some(Seen::Value(2)), "{further}");
+        assert_sound(&twins[0]);
+    }
+}
+
+#[test]
+fn a_death_in_a_full_cache_leaves_the_old_value_or_the_new_one() {
+    for further in (0..40).step_by(3) {
+        for (point, left) in
+            [(Point::RecordWritten, 2), (Point::CursorMoved, 2), (Point::EntryReplaced, 3)]
+        {
+            let twins = full(2, further);
+            store(&twins[0], KEY, 2, LENS[1]);
+            let victim = Stopped::start(&twins[0], nth(point, 1), |cache| {
+                store(cache, KEY, 3, LENS[2]);
+            });
+            assert!(victim.is_some(), "{point:?} was not reached");
+            twins[1].declare_dead(0);
+            let when = format!("{point:?}, {further}");
+            assert_eq!(look(&twins[1], KEY), Some(Seen::Value(left)), "{when}");
+            store(&twins[1], KEY, 4, LENS[0]);
+            assert_eq!(look(&twins[1], KEY), Some(Seen::Value(4)), "{when}");
+            assert_eq!(look(&twins[1], OTHER), Some(Seen::Value(1)), "{when}");
+            assert_sound(&twins[1]);
+        }
+    }
+}
+
+/// Two handles store values of all lengths, delete and clear in a full cache. What is there is the last
+/// value of its key.
+#[test]
+fn no_place_of_a_full_cache_is_used_that_holds_something_else() {
+    const KEYS: usize = 300;
+    let twins = super::twins(256 << 10, 2);
+    let mut expected = vec![None; KEYS];
+    let mut state = 1u64;
+    let mut draw = |below: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut found = 0;
+    for sequence in 1..60_000 {
+        let (cache, key) = (&twins[draw(2) as usize], draw(KEYS as u64) as usize);
+        match draw(60_000) {
+            0..20 => {
+                cache.clear().unwrap();
+                expected.fill(None);
+            }
+            20..3_000 => {
+                cache.delete(&name(key)).unwrap();
+                expected[key] = None;
+            }
+            _ => {
+                store(cache, key, sequence, 40 + draw(2_800) as usize);
+                expected[key] = Some(Seen::Value(sequence));
+            }
+        }
+        let other = draw(KEYS as u64) as usize;
+        let seen = look(&twins[draw(2) as usize], other);
+        assert!(seen.is_none() || seen == expected[other], "{sequence}: {other}: {seen:?}");
+        found += u32::from(seen.is_some());
+        if sequence % 5_000 == 0 {
+            assert_sound(&twins[0]);
+        }
+    }
+    assert!(found > 20_000, "{found}");
+    assert_eq!(twins[1].stats().lost_entries, 0);
+    assert_sound(&twins[1]);
 }
