@@ -121,7 +121,7 @@ fn words_strewn_at_random() {
 #[test]
 fn a_slot_that_leads_to_an_old_record_finds_nothing() {
     let image = Specimen::small();
-    // Key 0 was overwritten by a shorter value at a later place.
+    // Key 0 was overwritten by a longer value at a later place.
     let pool_at = image.pool_at();
     let slots = (pool_at..pool_at + 4096 * 2 / 3).step_by(8).filter(|at| at % 64 < 56);
     let cases = slots.filter(|at| image.word(*at) != 0).flat_map(|at| {
@@ -153,13 +153,13 @@ fn lost_entries_are_reported_and_counted() {
     let slot = (pool_at..).step_by(8).find(|at| image.word(*at) != 0).unwrap();
     let reason = "no index slot points to it";
     assert_eq!(lost(&open(Damage::Word { at: slot, value: 0 })), (0, 1, reason));
-    // An entry with a long enough value: bits 10 to 22 of its form are its length.
+    // An entry with a long enough value: bits 8 to 20 of its form are its length.
     let record_at = |slot: u64| (image.word(slot) >> 8 & 0xff_ffff_ffff) * 8;
     let is_long = |slot: &u64| {
         let at = record_at(*slot);
         let (first, form) = (image.word(at), image.word(at + 8));
         // Without flags: with an expiry, the second word would not begin with the form.
-        image.word(*slot) != 0 && first & 7 == 0 && form >> 10 & 0xfff > 100
+        image.word(*slot) != 0 && first & 7 == 0 && form >> 8 & 0xfff > 100
     };
     let long = (pool_at..).step_by(8).find(is_long).unwrap();
     let value_at = record_at(long) + 64;

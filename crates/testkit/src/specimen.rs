@@ -173,7 +173,8 @@ impl Specimen {
             let ttl = if key % 7 == 3 { Ttl::Us(1 << 40) } else { Ttl::Never };
             let len = len + (key % 5) as usize * 8;
             if key % 3 == 0 {
-                set(key, 0, len + 24, ttl);
+                // Shorter, so that the next one does not fit its place.
+                set(key, 0, len - 24, ttl);
             }
             set(key, 1, len, ttl);
         }

@@ -9,7 +9,7 @@ use super::Eviction;
 use crate::format::{log, note, shard, LogKind, PolicyBits, Position, Slot};
 use crate::index::Found;
 use crate::invalidation::{state_at, State};
-use crate::storage::{with_scratch, Need, Reservation, RECORD_START_WORDS};
+use crate::storage::{uncleared, with_scratch, Need, Reservation, RECORD_START_WORDS};
 
 /// What is at the place of a record.
 pub(super) enum RecordState {
@@ -70,8 +70,8 @@ impl Eviction<'_> {
     }
 
     /// Prefetches what the next step of a batch will need: the slots and ghosts of the record behind
-    /// a candidate, and the record behind that. Returns the former; it stays as it is while the
-    /// shard is locked, because nothing is appended before the log head.
+    /// a candidate, and the record behind that. Returns the former; it stays as it is
+    /// during the batch, in which nothing is stored.
     #[inline(always)]
     fn ask_for_next(&self, candidate: &Candidate) -> Option<Keyed> {
         let end = self.end_of(candidate.position, candidate.header.log_bytes)?;
@@ -220,11 +220,7 @@ impl Eviction<'_> {
         let moved = with_scratch(|words| {
             let Candidate { offset, ref header, hash, .. } = *candidate;
             let count = (header.log_bytes / 8) as usize;
-            // Only grows: clearing what will be overwritten would take a part of the move's time.
-            if words.len() < count {
-                words.resize(count, 0);
-            }
-            let words = &mut words[..count];
+            let words = uncleared(words, count);
             let Some(content) = self.copy_valid(offset, header, words, hash) else {
                 return Some(false);
             };

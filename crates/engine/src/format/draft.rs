@@ -8,7 +8,7 @@ use super::expiry;
 use super::hash::{Hasher, KeyHash, RecordPlace};
 use super::layout::flag;
 use super::layout::record::BODY_WORDS;
-use super::record::{Body, RecordHeader, Sequence, SLACK_WORDS_MAX};
+use super::record::{Body, RecordHeader, Sequence};
 use super::shape::Shape;
 use crate::error::{lengthen, Result};
 use crate::value::Value;
@@ -108,7 +108,7 @@ impl<'a> Draft<'a> {
         let word_count = (header.log_bytes / 8) as usize;
         // All words of an earlier draft are overwritten, except the padding in the last one.
         // With room for slack: under the lock, nothing is allocated.
-        let most = word_count + SLACK_WORDS_MAX as usize;
+        let most = word_count + RecordHeader::SLACK_WORDS_MAX as usize;
         if spare.len() < most {
             lengthen(spare, most)?;
         }

@@ -41,8 +41,6 @@ pub(super) const VALUE_BITS: u32 = 12;
 const TAG_BITS: u32 = 6;
 const TAG_SHIFT: u32 = KEY_BITS + VALUE_BITS;
 const SLACK_SHIFT: u32 = TAG_SHIFT + TAG_BITS;
-/// Most slack of a record.
-pub(super) const SLACK_WORDS_MAX: u64 = (1 << (32 - SLACK_SHIFT)) - 1;
 /// A record has at most one part in this many of its length as slack.
 const SLACK_PART: u64 = 4;
 /// Bytes of a form.
@@ -174,6 +172,8 @@ pub struct RecordHeader {
 impl RecordHeader {
     /// The shortest record.
     pub const BYTES_MIN: u64 = 16;
+    /// Most slack of a record, in words.
+    pub const SLACK_WORDS_MAX: u64 = (1 << (32 - SLACK_SHIFT)) - 1;
     /// Parses a header. `first` is word 0, and `word` returns others by their index, which is below
     /// [`WORDS_MAX`]. None if no writer of this version writes such a record.
     #[inline(always)]
@@ -251,7 +251,10 @@ impl RecordHeader {
     #[inline(always)]
     pub fn log_bytes_max(&self) -> u64 {
         match self.sequence.flags() & flag::LONG {
-            0 => self.log_bytes + (self.log_bytes / SLACK_PART).min(SLACK_WORDS_MAX * 8) / 8 * 8,
+            0 => {
+                self.log_bytes
+                    + (self.log_bytes / SLACK_PART).min(RecordHeader::SLACK_WORDS_MAX * 8) / 8 * 8
+            }
             _ => self.log_bytes,
         }
     }

@@ -612,6 +612,10 @@ impl Audit<'_> {
         let Some([sequence, lengths]) = RecordHeader::filler(end - at.byte) else { return false };
         self.region().store(offset, sequence, Ordering::Release);
         self.region().store(offset + 8, lengths, Ordering::Release);
+        // No handle finds a replaced record there whose place it remembers.
+        (at.byte + 16..end).step_by(8).for_each(|byte| {
+            self.region().set(self.cx.offset_of(Position { byte, ..at }), 0);
+        });
         true
     }
 

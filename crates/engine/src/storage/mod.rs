@@ -21,6 +21,6 @@ mod vacated;
 pub use self::context::{check_tag, Context};
 pub use self::logs::{Need, Reservation};
 pub use self::records::{RECORD_BYTES, RECORD_START_WORDS};
-pub use self::scratch::with_scratch;
+pub use self::scratch::{uncleared, with_scratch};
 pub use self::segments::BUILDERS_LEAVE_PER_SHARD;
 pub use self::shard::{Shard, Taken};

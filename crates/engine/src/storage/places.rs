@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 
-/// Lengths are in classes, four to each power of two, of which every eighth is one here.
+/// Lengths are in classes, four to each power of two. Every sixteenth is the same one here.
 const CLASSES: usize = 16;
 /// Places for each class.
 const WAYS: usize = 4;
@@ -36,7 +36,7 @@ pub enum Fit {
 struct Class {
     /// The lengths, 0 for no place. Apart from the rest, because a search reads all of them.
     lengths: [AtomicU32; WAYS],
-    /// Which of them is the oldest.
+    /// Which of them the next one replaces.
     next: AtomicU32,
     others: [[AtomicU64; 3]; WAYS],
 }
@@ -77,12 +77,16 @@ impl Places {
         &self.0[shard as usize][class as usize % CLASSES]
     }
 
-    /// Remembers a place, instead of the oldest one of its class.
+    /// Remembers a place, if need be instead of another one of its class: of each in turn.
     pub fn remember(&self, shard: u64, place: RememberedPlace) {
         let RememberedPlace { offset, first, generation, log_bytes } = place;
         let class = self.class(shard, Places::class_of(log_bytes as u32));
-        let way = class.next.load(Ordering::Relaxed) as usize % WAYS;
-        class.next.store(way as u32 + 1, Ordering::Relaxed);
+        let is_empty = |length: &AtomicU32| length.load(Ordering::Relaxed) == 0;
+        let way = class.lengths.iter().position(is_empty).unwrap_or_else(|| {
+            let way = class.next.load(Ordering::Relaxed) as usize % WAYS;
+            class.next.store(way as u32 + 1, Ordering::Relaxed);
+            way
+        });
         // A child that is forked in between knows no place, not half of one.
         class.lengths[way].store(0, Ordering::Relaxed);
         fence(Ordering::Release);

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use tuckbox_arena::region::{bytes_of, fence, SegmentSlice, View, WORD};
 
 use super::context::Context;
-use super::scratch::with_scratch;
+use super::scratch::{uncleared, with_scratch};
 use super::shard::Shard;
 use crate::format::{
     expiry, flag, segment_of, KeyHash, Position, RecordHeader, RecordPlace, Sequence, Slot,
@@ -262,17 +262,43 @@ impl Shard<'_> {
         words: &mut [u64],
         hash: KeyHash,
     ) -> Option<u64> {
-        debug_assert_eq!(words.len() as u64 * 8, header.log_bytes);
         let record = self.cx.record_at(offset)?;
+        let content = self.copy_summed(record, header, words)?;
+        self.is_valid(record, header, content, words, hash).then_some(content)
+    }
+
+    /// Copies the record that has this header, and returns the sum of its content. None if it has another
+    /// header by now.
+    #[inline(always)]
+    fn copy_summed(
+        &self,
+        record: SegmentSlice<'_>,
+        header: &RecordHeader,
+        words: &mut [u64],
+    ) -> Option<u64> {
+        debug_assert_eq!(words.len() as u64 * 8, header.log_bytes);
         let content = if header.log_bytes + TRAILER_BYTES <= record.len_bytes() {
             record.copy_out_summed(words, header.content_from())
         } else {
             let is_copied = self.cx.copy_across(self.cx.position_in(record), words);
             is_copied.then(|| header.content(words))?
         };
-        let is_same =
-            RecordHeader::from_copy(words, &self.cx.shape).is_some_and(|it| it == *header);
-        (is_same && self.is_valid(record, header, content, words, hash)).then_some(content)
+        let copied = RecordHeader::from_copy(words, &self.cx.shape);
+        copied.is_some_and(|it| it == *header).then_some(content)
+    }
+
+    /// Whether there is a record of this length that is valid, apart from having been replaced.
+    pub fn was_valid(&self, offset: u64, log_bytes: u64) -> bool {
+        let was = |words: &mut Vec<u64>| {
+            let record = self.cx.record_at(offset)?;
+            let header = self.load_header(offset).filter(|it| it.log_bytes == log_bytes)?;
+            let words = uncleared(words, (log_bytes / 8) as usize);
+            let content = self.copy_summed(record, &header, words)?;
+            let header = header.with_sequence(header.sequence.without_busy());
+            let hash = self.cx.hasher.key(header.key(words));
+            self.is_valid(record, &header, content, words, hash).then_some(())
+        };
+        with_scratch(|words| was(words).is_some())
     }
 
     /// The sum of a record's content, from a copy of it. None if the record is not valid.

@@ -9,6 +9,7 @@
 //! - *Its record is the one that was replaced.* No two records of a use have the same word 0. So a forked
 //!   child that knows the same place finds it changed.
 //! - *The log's tail has not passed it.* The tail skips what is before it, and frees the segment.
+//! - *It is undamaged*: a damaged length would lead to what belongs to others.
 //!
 //! What may be evicted is evicted by its place. So an entry of the other logs only gets a place in its own
 //! log, in a segment that is not older than its own, and where its frequency reads the same.
@@ -17,7 +18,8 @@
 //! dies, the place is dead space of its log. A walk through the log still finds the next record, because
 //! both records have the same flags, and the new one has the length of the old one, with slack if need be.
 
-use std::sync::atomic::Ordering;
+use std::cmp::Ordering;
+use std::sync::atomic::Ordering::Release;
 
 use smallvec::SmallVec;
 use tuckbox_arena::hooks::{self, Point};
@@ -44,17 +46,28 @@ type Segments = SmallVec<[u32; 2]>;
 const CLOCK_BITS: u32 = 48;
 
 impl Shard<'_> {
-    /// Remembers the place of a record to which no slot leads any more, and which is marked.
+    /// As [`Shard::vacate`], for a record that was replaced and is marked: also remembers its place, unless
+    /// its segment is free now.
     #[inline]
-    pub fn remember_place(&self, at: Position, header: &RecordHeader) {
-        if header.has(flag::LONG) {
-            return;
+    pub fn vacate_replaced(&self, kind: LogKind, at: Position, header: &RecordHeader) {
+        if header.has(flag::LONG) || !self.uses_places(kind) {
+            return self.vacate(at, header.log_bytes);
         }
-        let offset = self.cx.offset_of(at);
+        let (offset, log_bytes) = (self.cx.offset_of(at), header.log_bytes);
         let first = self.region().get(offset);
         let generation = self.arena().generation(at.segment);
-        let place = RememberedPlace { offset, first, generation, log_bytes: header.log_bytes };
-        self.cx.places.remember(self.index, place);
+        self.vacate(at, log_bytes);
+        if self.arena().generation(at.segment) == generation {
+            let place = RememberedPlace { offset, first, generation, log_bytes };
+            self.cx.places.remember(self.index, place);
+        }
+    }
+
+    /// Whether places in a log are worth a search. Not while all entries fit that may be evicted: then the
+    /// log head is in memory that was used just before.
+    #[inline(always)]
+    pub fn uses_places(&self, kind: LogKind) -> bool {
+        kind == LogKind::Pinned || self.word(shard::CLOCK) > 0
     }
 
     /// A place in a log for a record with this header and these policy bits, which replaces the one at
@@ -67,9 +80,7 @@ impl Shard<'_> {
         header: &RecordHeader,
         bits: PolicyBits,
     ) -> Option<ReplacedPlace> {
-        // While all entries fit, the log head is in memory that was used just before.
-        let pays = kind == LogKind::Pinned || self.word(shard::CLOCK) > 0;
-        if header.has(flag::LONG) || !pays {
+        if header.has(flag::LONG) || !self.uses_places(kind) {
             return None;
         }
         let tail = self.tail_cursor(kind)?;
@@ -99,9 +110,14 @@ impl Shard<'_> {
             if !is_ahead || self.further_segments(at, place.log_bytes).is_none() {
                 return Fit::Never;
             }
-            match kind == LogKind::Pinned || self.keeps_age(old, at, bits.frequency()) {
+            if kind != LogKind::Pinned && !self.keeps_age(old, at, tail, bits.frequency()) {
+                return Fit::NotHere;
+            }
+            // A damaged length or trailer may lead to what belongs to others; a damaged slot to the place
+            // itself.
+            match at != old && self.was_valid(place.offset, place.log_bytes) {
                 true => Fit::Good,
-                false => Fit::NotHere,
+                false => Fit::Never,
             }
         };
         let place = self.cx.places.recall(self.index, header.log_bytes, most_bytes, fit)?;
@@ -110,13 +126,19 @@ impl Shard<'_> {
         Some(ReplacedPlace { position, log_bytes: place.log_bytes, segments })
     }
 
-    /// Whether an entry that moves from one place to another is evicted no sooner, and keeps its
-    /// frequency: that is read as having been written since the segment was opened.
-    fn keeps_age(&self, old: Position, new: Position, frequency: u64) -> bool {
+    /// Whether an entry that moves from one place to another gets no older than a segment, and keeps its
+    /// frequency: that is read as having been written since the segment was opened. The age is the number
+    /// of evictions since then. If that is the same, only the segment that is examined next is refused.
+    fn keeps_age(&self, old: Position, new: Position, tail: Position, frequency: u64) -> bool {
         let opened = |at: Position| self.arena().note(at.segment, note::OPENED);
-        let clock = |opened: u64| opened & ((1 << CLOCK_BITS) - 1);
+        let clock = |at: Position| opened(at) & ((1 << CLOCK_BITS) - 1);
         let halvings = opened(new) >> CLOCK_BITS;
-        (clock(opened(new)) >= clock(opened(old)) || mutants::is_on("older-places"))
+        let is_as_young = match clock(new).cmp(&clock(old)) {
+            Ordering::Greater => true,
+            Ordering::Equal => new.segment == old.segment || new.segment != tail.segment,
+            Ordering::Less => mutants::is_on("older-places"),
+        };
+        is_as_young
             && (frequency == 0
                 || halvings << CLOCK_BITS == self.word(shard::HALVINGS) << CLOCK_BITS)
     }
@@ -126,7 +148,7 @@ impl Shard<'_> {
     pub fn write_over(&self, place: &ReplacedPlace, words: &[u64]) {
         debug_assert_eq!(place.log_bytes, words.len() as u64 * 8);
         let offset = self.cx.offset_of(place.position);
-        fence(Ordering::Release);
+        fence(Release);
         let Position { segment, byte } = place.position;
         let mut at = Position { segment, byte: byte + 8 };
         let mut left = &words[1..];
@@ -140,7 +162,7 @@ impl Shard<'_> {
             (at, left) = (Position { segment: *next, byte: 0 }, further);
         }
         hooks::reach(Point::RecordWritten);
-        self.region().store(offset, words[0], Ordering::Release);
+        self.region().store(offset, words[0], Release);
         hooks::reach(Point::CursorMoved);
     }
 }
@@ -246,10 +268,10 @@ mod tests {
         let cache = full_cache(1_500);
         let shard = cache.writes().lock(0).unwrap();
         let tail = shard.tail(LogKind::Main).unwrap();
-        assert!(shard.keeps_age(tail, tail, 3));
+        assert!(shard.keeps_age(tail, tail, tail, 3));
         shard.add_word(shard::HALVINGS, 1);
-        assert!(shard.keeps_age(tail, tail, 0));
-        assert!(!shard.keeps_age(tail, tail, 3));
+        assert!(shard.keeps_age(tail, tail, tail, 0));
+        assert!(!shard.keeps_age(tail, tail, tail, 3));
     }
 
     #[test]
@@ -257,6 +279,8 @@ mod tests {
     fn a_value_that_is_a_little_shorter_or_longer_again_stays_in_its_place() {
         let config = Config { size_bytes: 1 << 20, ..Config::default() };
         let cache = Cache::open(&Place::Private, &config).unwrap();
+        // As if an entry had been evicted.
+        cache.writes().lock(0).unwrap().add_word(shard::CLOCK, 1);
         for (key, len) in [(1, 40), (2, 800), (3, 2_000)] {
             set(&cache, key, len);
             let first = place_of(&cache, key);
@@ -271,5 +295,38 @@ mod tests {
             assert_ne!(place_of(&cache, key), first, "half of {len}");
         }
         assert!(cache.check().unwrap().is_sound());
+    }
+
+    /// A damaged length claims that a record reaches into the next one.
+    #[test]
+    #[cfg_attr(miri, ignore = "needs files")]
+    fn a_damaged_length_costs_one_entry() {
+        let (keys, len) = (120, 1_000);
+        let config = Config { size_bytes: 1 << 20, ..Config::default() };
+        for (victim, bit) in (10..16).flat_map(|key| (0..32).map(move |bit| (key, bit))) {
+            let cache = Cache::open(&Place::Private, &config).unwrap();
+            (0..keys).for_each(|key| set(&cache, key, len));
+            // As if an entry had been evicted.
+            cache.writes().lock(0).unwrap().add_word(shard::CLOCK, 1);
+            let (at, _) = place_of(&cache, victim).unwrap();
+            let form_at = cache.cx.offset_of(at) + 8;
+            let region = cache.cx.arena.region();
+            region.set(form_at, region.get(form_at) ^ 1 << bit);
+            let mut buffer = Buffer::new();
+            let mut verify = |key: u64, len: usize| {
+                let entry = cache.get(&key.to_le_bytes(), &mut buffer).unwrap();
+                let value = entry.expect("only the damaged one may be lost").value;
+                assert_eq!(value, Value::bytes(&vec![7; len]), "{key}, bit {bit} of {victim}");
+            };
+            // In its place, elsewhere, and then others in what it left.
+            let other = keys - 1;
+            for (key, new_len) in
+                [(victim, len), (victim, len / 4), (other, len + 100), (other, len + 60)]
+            {
+                set(&cache, key, new_len);
+                (0..keys).filter(|it| ![victim, other].contains(it)).for_each(|it| verify(it, len));
+                verify(key, new_len);
+            }
+        }
     }
 }

@@ -44,3 +44,12 @@ pub fn with_scratch<R>(work: impl FnOnce(&mut Vec<u64>) -> R) -> R {
     SCRATCH.set(scratch);
     result
 }
+
+/// The first words of a scratch vector, with any content: clearing what will be overwritten would take
+/// a part of the time of copying it.
+pub fn uncleared(words: &mut Vec<u64>, count: usize) -> &mut [u64] {
+    if words.len() < count {
+        words.resize(count, 0);
+    }
+    &mut words[..count]
+}

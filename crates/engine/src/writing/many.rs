@@ -11,7 +11,7 @@ use super::store::{Store, Storing, Tries, DRAFT_WORDS};
 use super::write::{InPlace, Writer};
 use crate::error::{lengthen, reserve, Result};
 use crate::format::layout::{attribute, record::WORDS_MAX};
-use crate::format::{Draft, KeyHash, NewAttributes};
+use crate::format::{Draft, KeyHash, NewAttributes, RecordHeader};
 use crate::index::Lookup;
 use crate::reading::Reader;
 use crate::repair::lock;
@@ -25,8 +25,9 @@ const SHORT_BYTES: usize = 4096;
 const START_BYTES: usize = 256;
 /// How many keys before its turn a key is prefetched.
 const KEYS_AHEAD: usize = 8;
-/// Words of the longest record of a shorter entry.
-const SHORT_WORDS: usize = SHORT_BYTES / 8 + WORDS_MAX as usize + 1;
+/// Words of the longest record of a shorter entry, with slack.
+const SHORT_WORDS: usize =
+    SHORT_BYTES / 8 + WORDS_MAX as usize + 1 + RecordHeader::SLACK_WORDS_MAX as usize;
 /// More words if it has attributes.
 const ATTRIBUTE_WORDS: usize = (attribute::WORDS_MAX + attribute::TAGS_BYTES_MAX / 8) as usize;
 /// When the entries expire, and the attributes that they have.

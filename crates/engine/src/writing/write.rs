@@ -2,7 +2,7 @@
 //!
 //! The order ensures that a death loses at most the entry being written: the record is complete,
 //! then the log head moves behind it, then one store of the slot publishes it. A value of the same
-//! size, or of slightly less, is rewritten in place, under the record's sequence lock (seqlock) and the shard's intent,
+//! size, or of slightly less in a full cache, is rewritten in place, under the record's sequence lock (seqlock) and the shard's intent,
 //! so that a hot key does not evict others.
 
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use crate::format::{
 };
 use crate::index::Index;
 use crate::reading::{Entries, Live};
-use crate::storage::{with_scratch, Need, Reservation, RECORD_BYTES};
+use crate::storage::{uncleared, with_scratch, Need, Reservation, RECORD_BYTES};
 use crate::value::{Basis, Condition};
 
 /// The result of storing without a new record.
@@ -259,8 +259,7 @@ impl Writer<'_> {
             }
             self.free_bodies_at(old.offset(), &old.header, draft.hash);
             self.retire(old.offset());
-            self.remember_place(old.position, &old.header);
-            self.vacate(old.position, old.header.log_bytes);
+            self.vacate_replaced(old_kind, old.position, &old.header);
         } else {
             self.count_in(kind, &header);
         }
@@ -286,18 +285,32 @@ impl Writer<'_> {
         let (old, new) = (&live.header, draft.header());
         old.sequence.flags() == new.sequence.flags()
             && (old.body_count, new.body_count) == (0, 0)
-            && (old.log_bytes == new.log_bytes || self.fits_with_slack(live, new))
+            && (old.log_bytes == new.log_bytes || self.fits_with_slack(live, draft))
             && live.position.byte + old.log_bytes <= self.cx.shape.log_bytes
             && (!new.has(flag::LONG) || self.is_in_its_log(*live, draft))
     }
 
-    /// Whether a record fits into the existing one with slack. Not into one that stays: whoever stores a
-    /// shorter value there may need the space.
-    fn fits_with_slack(&self, live: &Live, new: &RecordHeader) -> bool {
-        let old_bytes = live.header.log_bytes;
-        new.log_bytes < old_bytes
-            && old_bytes <= new.log_bytes_max()
-            && self.log_of(live.position.segment) != LogKind::Pinned
+    /// Whether a draft fits into the existing record with slack. Not while all entries fit: then the log
+    /// head is in memory that was used just before.
+    #[inline(always)]
+    fn fits_with_slack(&self, live: &Live, draft: &Draft<'_>) -> bool {
+        let (old, new) = (&live.header, draft.header());
+        new.log_bytes < old.log_bytes
+            && old.log_bytes <= new.log_bytes_max()
+            && self.word(shard::CLOCK) > 0
+            && self.may_get_slack(*live, draft.hash)
+    }
+
+    /// Whether a record may be rewritten with slack. Not one that stays: whoever stores a shorter value
+    /// there may need the space. Nor a damaged one, whose length may reach into others.
+    // By value, as in `take_over`.
+    #[inline(never)]
+    fn may_get_slack(&self, live: Live, hash: KeyHash) -> bool {
+        self.log_of(live.position.segment) != LogKind::Pinned
+            && with_scratch(|words| {
+                let words = uncleared(words, (live.header.log_bytes / 8) as usize);
+                self.copy_valid(live.offset(), &live.header, words, hash).is_some()
+            })
     }
 
     // By value, as in `take_over`.

@@ -171,7 +171,7 @@ const PARTS: &[Part] = &[
         play: |cache, ledger| {
             for round in 0..8 {
                 fill(cache, 60, LEN);
-                put(cache, ledger, LEN + 8 * (round % 2));
+                put(cache, ledger, LEN * (1 + round % 2));
             }
         },
     },
@@ -183,7 +183,7 @@ const PARTS: &[Part] = &[
         // The key is always there: dead space is no reason to evict live entries.
         play: |cache, ledger| {
             for round in 0..1200 {
-                store(cache, 100 + round % 3, 1, 1500 + 8 * (round % 7));
+                store(cache, 100 + round % 3, 1, 500 + 700 * (round / 3 % 3));
                 if round % 100 == 0 {
                     put(cache, ledger, LEN + round / 100 % 2 * 8);
                 }
