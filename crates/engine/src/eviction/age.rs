@@ -2,9 +2,10 @@
 //! age is used for.
 //!
 //! A segment keeps the clock and the halvings of when it was opened. If segments are a small part
-//! of the cache, its entries were appended about then; those in the places of replaced ones are younger. If one segment holds the whole cache many
-//! times over (few entries, large limit), the place within the segment tells; for the halvings, two
-//! bits in the slot select the number near that estimate.
+//! of the cache, its entries were appended about then. Entries in the places of replaced ones are
+//! younger. If one segment holds the whole cache many times over (few entries, large limit), the place
+//! within the segment tells; for the halvings, two bits in the slot select the number near that
+//! estimate.
 
 use super::Eviction;
 use crate::format::{note, shard, LogKind, PolicyBits, Position, Slot, HALVINGS_MODULUS};

@@ -44,6 +44,16 @@ fn prepared(participants: u32) -> (Vec<Arc<Cache>>, [usize; 2]) {
     (twins, [KEY, OTHER])
 }
 
+/// Draws numbers below a limit, the same ones each time.
+fn draws() -> impl FnMut(u64) -> u64 {
+    let mut state = 1u64;
+    move |below| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    }
+}
+
 /// Runs `work` when a read has loaded the slot for the second time; what it returns.
 fn read_beside(reader: &Cache, mut work: impl FnMut() + 'static) -> Option<Seen> {
     let was_reached = Rc::new(Cell::new(false));
@@ -138,12 +148,7 @@ fn no_place_is_used_that_holds_something_else() {
     const KEYS: usize = 430;
     let twins = twins(128 << 10, 2);
     let mut expected = vec![None; KEYS];
-    let mut state = 1u64;
-    let mut draw = |below: u64| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut draw = draws();
     let (mut replaced, mut refused) = (0, 0);
     for sequence in 1..60_000 {
         let (cache, key) = (&twins[draw(2) as usize], draw(KEYS as u64) as usize);
@@ -267,12 +272,7 @@ fn no_place_of_a_full_cache_is_used_that_holds_something_else() {
     const KEYS: usize = 300;
     let twins = super::twins(256 << 10, 2);
     let mut expected = vec![None; KEYS];
-    let mut state = 1u64;
-    let mut draw = |below: u64| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut draw = draws();
     let mut found = 0;
     for sequence in 1..60_000 {
         let (cache, key) = (&twins[draw(2) as usize], draw(KEYS as u64) as usize);
