@@ -133,6 +133,11 @@ impl Eviction<'_> {
         for (index, setting) in SETTINGS.iter().enumerate() {
             let len = shape.shadow_len;
             let at = at + policy_selection::SHADOWS + index as u64 * shadow_bytes(len);
+            // Changes nothing in a shadow that has the key; if the capacity was reduced, the next event counts.
+            let is_overwrite = new == 0 && event == Event::Overwritten;
+            if is_overwrite && Shadow::has_entry(region, at, len, (request >> 32) as u32) {
+                continue;
+            }
             let mut shadow = Shadow::load(region, at, len, setting, shape.favour);
             for ((event, request), won) in events.iter().zip(&mut won) {
                 let hash = (request >> 32) as u32;
@@ -208,6 +213,39 @@ mod tests {
         let looped = hits(&cache, (0..60_000u64).map(|n| (1 << 32) + n % 300));
         assert!(looped > 30_000, "{looped}");
         assert!(SETTINGS[setting()].small_percent <= 5, "{}", setting());
+    }
+
+    #[test]
+    fn an_overwrite_is_replayed_where_its_key_is_missing_and_with_the_notes_of_readers() {
+        let cache = cache(200);
+        hits(&cache, 0..400);
+        let shard = cache.writes().lock(0).unwrap();
+        let (region, len) = (shard.region(), cache.cx.shape.shadow_len);
+        let at = cache.cx.shape.policy_selection_at(shard.at);
+        let shadows = (0..SETTINGS.len() as u64)
+            .map(|index| at + policy_selection::SHADOWS + index * shadow_bytes(len));
+        let have = |key: u64| {
+            let has = |at| Shadow::has_entry(region, at, len, key as u32);
+            shadows.clone().map(has).collect::<Vec<_>>()
+        };
+        let overwrite = |key: u64| shard.replay(Event::Overwritten, key << 32 | 1);
+        // Their hashes are drawn for each file.
+        let missing = || (1..).find(|key| have(*key) == [false; SETTINGS.len()]).unwrap();
+        let present = missing();
+        overwrite(present);
+        assert_eq!(have(present), [true; SETTINGS.len()]);
+        let end = at + policy_selection::SHADOWS + SETTINGS.len() as u64 * shadow_bytes(len);
+        let words = || (at..end).step_by(8).map(|at| region.get(at)).collect::<Vec<_>>();
+        let before = words();
+        overwrite(present);
+        assert_eq!(words(), before);
+        let noted = missing();
+        let count = region.get(at + policy_selection::NOTED_COUNT);
+        let place = count % policy_selection::NOTED_LEN;
+        region.set(at + policy_selection::NOTED + place * 8, noted << 32 | 1);
+        region.set(at + policy_selection::NOTED_COUNT, count + 1);
+        overwrite(present);
+        assert!(have(noted).contains(&true));
     }
 
     #[test]

@@ -78,6 +78,11 @@ impl Entry {
         LogKind::of(self.0 >> 6 & 1 == 1)
     }
 
+    /// Whether it is an entry of this log.
+    fn is_in(self, kind: LogKind) -> bool {
+        self.is_taken() & (self.kind() == kind)
+    }
+
     fn cost(self) -> u64 {
         self.0 >> 8 & COST_MAX
     }
@@ -148,6 +153,16 @@ fn places_of(values: &[u16; LEN_MAX], wanted: u16) -> u64 {
 }
 
 impl<'a, W: Words> Shadow<'a, W> {
+    /// Whether the shadow at an offset has an entry for a key.
+    pub fn has_entry(words: &W, at: u64, shadow_len: u64, hash: u32) -> bool {
+        let len = (shadow_len as usize).min(LEN_MAX);
+        let mut loaded = [0; LEN_MAX];
+        words.load(at + shadow::ENTRIES, &mut loaded[..len]);
+        let is_it = |word: &u64| Entry(*word).is_taken() & (Entry(*word).tag() == hash as u16);
+        // All are compared, so that the compiler can use vector instructions.
+        loaded.iter().fold(false, |has, word| has | is_it(word))
+    }
+
     /// Reads the shadow at an offset.
     pub fn load(
         words: &'a W,
@@ -176,10 +191,19 @@ impl<'a, W: Words> Shadow<'a, W> {
             members: [0; 2],
             used: [0; 2],
         };
-        for (place, word) in loaded[HEADER_WORDS..HEADER_WORDS + len].iter().enumerate() {
-            shadow.set(place, Entry(*word));
+        // One field after the other, so that the compiler can use vector instructions.
+        let words = &loaded[HEADER_WORDS..];
+        shadow.entries.iter_mut().zip(words).for_each(|(entry, word)| *entry = Entry(*word));
+        let entries = &shadow.entries;
+        shadow.tags = entries.map(Entry::tag);
+        shadow.stamps = entries.map(Entry::stamp);
+        for kind in LogKind::BOTH {
+            let log = kind as usize;
+            shadow.in_log[log] = entries.map(|entry| if entry.is_in(kind) { u16::MAX } else { 0 });
+            shadow.members[log] = places_of(&shadow.in_log[log], u16::MAX);
+            let cost = |entry: &Entry| if entry.is_in(kind) { entry.cost() } else { 0 };
+            shadow.used[log] = entries.iter().map(cost).sum();
         }
-        shadow.changed = 0;
         shadow
     }
 
@@ -539,6 +563,39 @@ mod tests {
                     let used = shadow.used(LogKind::Small) + shadow.used(LogKind::Main);
                     assert!(used <= capacity, "{used} of {capacity}, setting {number}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_loaded_shadow_is_one_whose_entries_were_set_one_by_one() {
+        let mut state = 1u64;
+        for len in (1..=LEN).cycle().take(500) {
+            let region = Region::heap(shadow_bytes(len));
+            for word in 0..shadow_bytes(len) / 8 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                region.set(word * 8, state ^ state >> 31);
+            }
+            let loaded = Shadow::load(&region, 0, len, &SETTINGS[0], Favour::Balanced);
+            let empty = Region::heap(shadow_bytes(len));
+            let mut set = Shadow::load(&empty, 0, len, &SETTINGS[0], Favour::Balanced);
+            for place in 0..len {
+                set.set(place as usize, Entry(region.get(shadow::ENTRIES + place * 8)));
+            }
+            assert_eq!(
+                (loaded.entries, loaded.tags, loaded.stamps),
+                (set.entries, set.tags, set.stamps)
+            );
+            assert_eq!(
+                (loaded.in_log, loaded.members, loaded.used),
+                (set.in_log, set.members, set.used)
+            );
+            assert_eq!(loaded.changed, 0);
+            let tags: Vec<u16> =
+                loaded.tags.iter().map(|tag| tag.wrapping_add(state as u16 % 2)).collect();
+            for tag in tags {
+                let has = Shadow::has_entry(&region, 0, len, tag.into());
+                assert_eq!(has, loaded.find(tag.into()).is_some(), "{tag} of {len}");
             }
         }
     }
