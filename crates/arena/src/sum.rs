@@ -12,8 +12,8 @@
 //! The number of words is not part of the sum: the first word of a record tells it. The algorithm
 //! is specified in `docs/explanation/format.md`, "Records". It is in this crate because code for
 //! one kind of processor is unsafe to call; it does not touch shared memory.
-//! [`SegmentSlice::copy_out_summed`](crate::region::SegmentSlice::copy_out_summed) computes the
-//! same sums.
+//! [`SegmentSlice::copy_out_summed`](crate::region::SegmentSlice::copy_out_summed) and
+//! [`Region::copy_in_summed`](crate::region::Region::copy_in_summed) compute the same sums.
 
 /// The first digits of pi: the four states at the beginning. The first three are also the keys of
 /// the last three rounds.
@@ -253,6 +253,14 @@ mod tests {
             });
             assert_eq!(digest, DIGEST, "from word {from}");
         }
+        let digest = digest_of(|words| {
+            let sum = region.copy_in_summed(72, words);
+            let mut target = vec![0; words.len()];
+            region.copy_out(72, &mut target);
+            assert_eq!(target, *words);
+            sum
+        });
+        assert_eq!(digest, DIGEST, "into the region");
     }
 
     #[test]

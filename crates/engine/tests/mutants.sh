@@ -11,7 +11,7 @@ one-slot-load       protocol  an_unpublished_record_is_not_read_by_a_reader_with
 no-generation       protocol  no_place_is_used_that_holds_something_else
 late-first-word     protocol  a_key_is_found_whose_old_place_has_another_keys_record
 place-of-another    lib       two_that_know_the_same_place_do_not_both_use_it
-older-places        lib       values_of_other_lengths_get_places_that_are_not_older
+older-places        lib       values_of_other_lengths_get_places_that_are_young_enough
 place-behind-tail   protocol  no_place_is_used_that_holds_something_else
 no-state-check      protocol  a_reader_and_any_other_party_in_any_order
 proof-without-slot  protocol  a_proof_holds_while_a_change_is_between_its_steps_only_for_what_is_there

@@ -270,6 +270,12 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "outside of")]
+    fn a_summed_copy_into_the_region_past_its_end_is_refused() {
+        Region::heap(128).copy_in_summed(8, &[0; 16]);
+    }
+
+    #[test]
     fn words_of_two_lines_are_found_by_their_highest_bits() {
         let region = Region::heap(192);
         let tops = [[7, 0, 7, 0x8000, 0xffff, 0x7fff, 7, 0], [0, 1, 0xff, 0xff00, 7, 0x0700, 1, 7]];

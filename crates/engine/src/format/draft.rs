@@ -1,7 +1,7 @@
 //! A record that is being made. Owns how a key and a value become the words of a record. Must not
 //! know where the record goes.
 
-use tuckbox_arena::region::bytes_of_mut;
+use tuckbox_arena::region::{bytes_of_mut, prefetch_bytes, sums_while_copying};
 
 use super::attributes::{self, NewAttributes, POSITION_OPEN};
 use super::expiry;
@@ -13,20 +13,28 @@ use super::shape::Shape;
 use crate::error::{lengthen, Result};
 use crate::value::Value;
 
-/// Records up to this length are summed when they are finished. When they are built, the key and the
-/// value have just been copied, and a load that spans two of those stores waits until both have
-/// reached the cache. Longer records are summed before the lock is taken.
-const SUMMED_LATE_BYTES: u64 = 512;
+/// Records up to this length are summed under the lock, if they can be summed while they are written: that
+/// takes hardly longer than to write them.
+const SUMMED_LATE_BYTES: u64 = 16 << 10;
 
-/// A record that is built outside of any lock. Only its version, its place and, if it is short, its
-/// sum are missing.
+/// Otherwise only these are: when a record is built, its key and its value have just been copied, and a
+/// load that spans two of those stores waits until both have reached the cache.
+const SUMMED_LATE_ALONE_BYTES: u64 = 512;
+
+/// The most bytes of a value to prefetch: the processor foresees what follows.
+const VALUE_BYTES_ASKED: usize = 4096;
+
+/// The lines of a value up to this length the processor fetches in parallel by itself.
+const VALUE_BYTES_NEAR: usize = 512;
+
+/// A record that is built outside of any lock. Only its version, its place and perhaps its sum are missing.
 pub struct Draft<'a> {
     /// The key's hash.
     pub hash: KeyHash,
     value: Value<'a>,
     words: Vec<u64>,
     header: RecordHeader,
-    /// The sum of its content, if it is computed already; otherwise [`Draft::finish`] computes it.
+    /// The sum of its content, if it is computed already.
     content: Option<u64>,
     /// What it takes over from a present entry.
     pub takes_over: TakesOver,
@@ -82,6 +90,10 @@ impl<'a> Draft<'a> {
             Value::Bytes { tag, bytes } => (tag, bytes),
             Value::Int(_) => (0, &[]),
         };
+        // It may be far, and is copied soon.
+        if bytes.len() > VALUE_BYTES_NEAR {
+            prefetch_bytes(&bytes[..bytes.len().min(VALUE_BYTES_ASKED)]);
+        }
         let (key_bytes, value_bytes) = (key.len() as u64, bytes.len() as u64);
         let Extras { mut expiry_us, attributes, stays } = extras;
         if stays {
@@ -133,7 +145,12 @@ impl<'a> Draft<'a> {
         // A record with bodies is summed when their places are known, one with an open position when
         // that is.
         let is_complete = header.body_count == 0 && position != Some(POSITION_OPEN);
-        let is_summed = is_complete && header.log_bytes > SUMMED_LATE_BYTES;
+        // One that is longer than a segment cannot be summed while it is written.
+        let late_bytes = match sums_while_copying() {
+            true => SUMMED_LATE_BYTES.min(shape.log_bytes),
+            false => SUMMED_LATE_ALONE_BYTES,
+        };
+        let is_summed = is_complete && header.log_bytes > late_bytes;
         let content = is_summed.then(|| header.content(&spare));
         Ok(Draft {
             hash,
@@ -210,15 +227,37 @@ impl<'a> Draft<'a> {
         self.content = Some(self.header.content(&self.words));
     }
 
-    /// The finished words for this version and place.
+    /// Word 0 for this version, without the checksum.
     #[inline(always)]
-    pub fn finish(&mut self, version: u64, place: RecordPlace, hasher: &Hasher) -> &[u64] {
-        let header =
-            self.header.with_sequence(Sequence::new(version, self.header.sequence.flags()));
-        let content = self.content.unwrap_or_else(|| header.content(&self.words));
-        let checksum = header.checksum(content, hasher, self.hash, place);
-        self.words[0] = header.sequence.with_checksum(checksum).0;
-        &self.words[..(header.log_bytes / 8) as usize]
+    pub fn sequence(&self, version: u64) -> Sequence {
+        Sequence::new(version, self.header.sequence.flags())
+    }
+
+    /// Its words. Word 0 is missing until [`Draft::seal`] enters it.
+    #[inline(always)]
+    pub fn words(&self) -> &[u64] {
+        &self.words[..(self.header.log_bytes / 8) as usize]
+    }
+
+    /// The sum of its content, if it is computed already.
+    #[inline(always)]
+    pub fn content(&self) -> Option<u64> {
+        self.content
+    }
+
+    /// Enters word 0 for this version and place into a draft whose content has this sum, and returns all
+    /// words.
+    #[inline(always)]
+    pub fn seal(
+        &mut self,
+        content: u64,
+        version: u64,
+        place: RecordPlace,
+        hasher: &Hasher,
+    ) -> &[u64] {
+        let header = self.header.with_sequence(self.sequence(version));
+        header.seal(&mut self.words, content, hasher, self.hash, place);
+        self.words()
     }
 
     /// Returns the memory.
@@ -237,12 +276,18 @@ mod tests {
 
     const PLACE: RecordPlace = RecordPlace { offset: 4096, generation: 7 };
 
+    fn sealed<'d>(draft: &'d mut Draft<'_>, version: u64, hasher: &Hasher) -> &'d [u64] {
+        let content = draft.header().content(draft.words());
+        assert!(draft.content().is_none_or(|computed| computed == content));
+        draft.seal(content, version, PLACE, hasher)
+    }
+
     fn finished(key: &[u8], value: Value<'_>, expiry_us: Option<u64>, version: u64) -> Vec<u64> {
         let (hasher, shape) = (Hasher::new([5, 6]), shape());
         let (hash, mut spare) = (hasher.key(key), Vec::new());
         let extras = Extras { expiry_us, ..Extras::default() };
         let draft = Draft::new(key, hash, value, extras, &shape, &mut spare);
-        draft.unwrap().finish(version, PLACE, &hasher).to_vec()
+        sealed(&mut draft.unwrap(), version, &hasher).to_vec()
     }
 
     fn shape() -> Shape {
@@ -357,7 +402,7 @@ mod tests {
                 let mut spare = vec![u64::MAX; 700];
                 let mut draft = draft(&mut spare);
                 draft.stretch(log_bytes);
-                let words = draft.finish(77, PLACE, &hasher);
+                let words = sealed(&mut draft, 77, &hasher);
                 let header = RecordHeader::from_copy(words, &shape).unwrap();
                 assert_eq!((header.log_bytes, words.len() as u64 * 8), (log_bytes, log_bytes));
                 assert_eq!((header.tag, header.key(words)), (63, &b"key"[..]));

@@ -44,7 +44,7 @@ impl Index<'_> {
     ) {
         let place = self.cx.record_place(reservation.position);
         header.seal(words, content, &self.cx.hasher, hash, place);
-        self.append(reservation, words);
+        self.append(reservation, words, words.len());
         self.store_slot(found.at, Slot::new(place.offset, hash.tag(), bits));
         self.retire(found.slot.offset());
     }

@@ -249,8 +249,8 @@ impl Shard<'_> {
     }
 
     /// Writes a record into its reserved space, then moves the log head behind it. No slot leads to
-    /// the record yet.
-    pub fn append(&self, reservation: &Reservation, words: &[u64]) {
+    /// the record yet. The words from `present` on are there already.
+    pub fn append(&self, reservation: &Reservation, words: &[u64], present: usize) {
         let log_bytes = self.cx.shape.log_bytes;
         debug_assert_eq!(reservation.log_bytes, words.len() as u64 * 8);
         let mut segments = reservation.segments.iter().copied();
@@ -268,7 +268,8 @@ impl Shard<'_> {
         loop {
             let here_words = ((log_bytes - at.byte) / 8) as usize;
             let count = here_words.min(words.len() - done);
-            self.region().copy_in(self.cx.offset_of(at), &words[done..done + count]);
+            let missing = &words[done..present.min(done + count)];
+            self.region().copy_in(self.cx.offset_of(at), missing);
             if done == 0 || !mutants::is_on("live-at-beginning") {
                 self.count_live(at.segment);
             }

@@ -12,7 +12,8 @@
 //! - *It is undamaged*: a damaged length would lead to what belongs to others.
 //!
 //! What may be evicted is evicted by its place. So an entry of the other logs only gets a place in its own
-//! log, in a segment that is not older than its own, and where its frequency reads the same.
+//! log, in a segment that is not older than its own, or in the younger half of the log, and where its
+//! frequency reads the same.
 //!
 //! The races with readers are in `docs/explanation/concurrency.md`, "The lock-free read". If the writer
 //! dies, the place is dead space of its log. A walk through the log still finds the next record, because
@@ -92,26 +93,25 @@ impl Shard<'_> {
         let flags = header.sequence.flags();
         let fit = |place: &RememberedPlace| {
             let Some(at) = self.cx.position_of(place.offset) else { return Fit::Never };
-            let is_same = self.arena().generation(at.segment) == place.generation
-                && (self.region().get(place.offset) == place.first
-                    || mutants::is_on("place-of-another"));
-            if !is_same {
+            if self.arena().generation(at.segment) != place.generation {
                 return Fit::Never;
             }
-            if !self.owns(at.segment) {
-                return Fit::Never;
-            }
+            // What the segment's notes tell comes first: the record may be far. So a place that was used by
+            // others may be kept until its turn.
             if self.log_of(at.segment) != kind || Sequence(place.first).flags() != flags {
                 return Fit::NotHere;
             }
+            if kind != LogKind::Pinned && !self.keeps_age(old, at, tail, bits.frequency()) {
+                return Fit::NotHere;
+            }
+            let is_same = self.region().get(place.offset) == place.first
+                || mutants::is_on("place-of-another");
             let is_ahead = tail.segment != at.segment
                 || tail.byte <= at.byte
                 || mutants::is_on("place-behind-tail");
-            if !is_ahead || self.further_segments(at, place.log_bytes).is_none() {
+            let is_free = is_same && is_ahead && self.owns(at.segment);
+            if !is_free || self.further_segments(at, place.log_bytes).is_none() {
                 return Fit::Never;
-            }
-            if kind != LogKind::Pinned && !self.keeps_age(old, at, tail, bits.frequency()) {
-                return Fit::NotHere;
             }
             // A damaged length or trailer may lead to what belongs to others; a damaged slot to the place
             // itself.
@@ -126,17 +126,19 @@ impl Shard<'_> {
         Some(ReplacedPlace { position, log_bytes: place.log_bytes, segments })
     }
 
-    /// Whether an entry that moves from one place to another gets no older than a segment, and keeps its
-    /// frequency: that is read as having been written since the segment was opened. The age is the number
-    /// of evictions since then. If that is the same, only the segment that is examined next is refused.
+    /// Whether an entry may move from one place to another: it gets no older than a segment, or has at
+    /// least half of its log's way to the tail ahead; and it keeps its frequency, which is read as having
+    /// been written since the segment was opened. The age is the number of evictions since then. If the
+    /// ages are the same, only the segment that is examined next is refused.
     fn keeps_age(&self, old: Position, new: Position, tail: Position, frequency: u64) -> bool {
         let opened = |at: Position| self.arena().note(at.segment, note::OPENED);
-        let clock = |at: Position| opened(at) & ((1 << CLOCK_BITS) - 1);
+        let now = self.word(shard::CLOCK);
+        let age = |at: Position| now.wrapping_sub(opened(at)) & ((1 << CLOCK_BITS) - 1);
         let halvings = opened(new) >> CLOCK_BITS;
-        let is_as_young = match clock(new).cmp(&clock(old)) {
-            Ordering::Greater => true,
+        let is_as_young = match age(new).cmp(&age(old)) {
+            Ordering::Less => true,
             Ordering::Equal => new.segment == old.segment || new.segment != tail.segment,
-            Ordering::Less => mutants::is_on("older-places"),
+            Ordering::Greater => age(new) <= age(tail) / 2 || mutants::is_on("older-places"),
         };
         is_as_young
             && (frequency == 0
@@ -144,14 +146,14 @@ impl Shard<'_> {
     }
 
     /// Writes a record into the place of a replaced one. No slot leads to it yet. Word 0, which is busy
-    /// until then, comes last.
-    pub fn write_over(&self, place: &ReplacedPlace, words: &[u64]) {
+    /// until then, comes last. The words from `present` on are there already.
+    pub fn write_over(&self, place: &ReplacedPlace, words: &[u64], present: usize) {
         debug_assert_eq!(place.log_bytes, words.len() as u64 * 8);
         let offset = self.cx.offset_of(place.position);
         fence(Release);
         let Position { segment, byte } = place.position;
         let mut at = Position { segment, byte: byte + 8 };
-        let mut left = &words[1..];
+        let mut left = &words[1..present];
         let mut segments = place.segments.iter();
         loop {
             let here_words = ((self.cx.shape.log_bytes - at.byte) / 8) as usize;
@@ -224,15 +226,22 @@ mod tests {
     }
 
     /// What is stored again with other lengths takes the places of what was replaced, whether or not
-    /// they cross the end of a segment. No entry gets a place where it would be evicted sooner.
+    /// they cross the end of a segment. No entry gets a place where it would be evicted much sooner.
     #[test]
     #[cfg_attr(miri, ignore = "needs files")]
-    fn values_of_other_lengths_get_places_that_are_not_older() {
+    fn values_of_other_lengths_get_places_that_are_young_enough() {
         let keys = 1_500;
         let cache = full_cache(keys);
         let opened =
             |at: Position| cache.cx.arena.note(at.segment, note::OPENED) & 0xffff_ffff_ffff;
-        let (mut reused, mut with_slack, mut crossing, mut stored) = (0, 0, 0, 0);
+        // The clock when the younger half of a log was begun. That moves on during a set, never back.
+        let half = |kind| {
+            let shard = cache.writes().lock(0).unwrap();
+            let tail = shard.tail_cursor(kind).map_or(0, opened);
+            (tail + shard.word(shard::CLOCK)).div_ceil(2)
+        };
+        let heads = || LogKind::BOTH.map(|kind| cache.writes().lock(0).unwrap().head_cursor(kind));
+        let (mut reused, mut with_slack, mut crossing, mut stored, mut older) = (0, 0, 0, 0, 0);
         let mut left = std::collections::BTreeSet::new();
         let mut state = 1u64;
         for _ in 0..6_000 {
@@ -240,24 +249,33 @@ mod tests {
             let key = (state >> 33) % keys;
             let Some((old, old_bytes)) = place_of(&cache, key) else { continue };
             let len = 600 + (state >> 20) as usize % 400;
-            let head = |kind| cache.writes().lock(0).unwrap().head_cursor(kind);
-            let heads = LogKind::BOTH.map(head);
+            let (heads_before, halves) = (heads(), LogKind::BOTH.map(half));
             set(&cache, key, len);
             stored += 1;
             let (new, new_bytes) = place_of(&cache, key).unwrap();
             let is_reused = left.remove(&(new.segment, new.byte, new_bytes));
-            if (new, new_bytes) == (old, old_bytes) || !is_reused || heads.contains(&Some(new)) {
+            // If a log's head moved, it may be there.
+            let stayed = (new, new_bytes) == (old, old_bytes);
+            if stayed || !is_reused || heads() != heads_before {
                 left.insert((old.segment, old.byte, old_bytes));
                 continue;
             }
             left.insert((old.segment, old.byte, old_bytes));
-            assert!(opened(new) >= opened(old), "{key} moved from {old:?} to {new:?}");
+            if opened(new) < opened(old) {
+                older += 1;
+                let kind = cache.writes().lock(0).unwrap().log_of(new.segment);
+                let half = halves[kind as usize];
+                assert!(opened(new) >= half, "{key} moved from {old:?} to {new:?}");
+            }
             reused += 1;
             with_slack += u32::from(new_bytes > (12 + 8 + len as u64).next_multiple_of(8));
             crossing += u32::from(new.byte + new_bytes > cache.cx.shape.log_bytes);
         }
         assert!(reused > stored / 8, "{reused} of {stored}");
-        assert!(with_slack > 50 && crossing > 50, "{with_slack}, {crossing}");
+        assert!(
+            with_slack > 50 && crossing > 50 && older > 20,
+            "{with_slack}, {crossing}, {older}"
+        );
         assert!(cache.check().unwrap().is_sound());
     }
 

@@ -14,8 +14,8 @@ use tuckbox_arena::region::fence;
 use crate::error::{Error, Result};
 use crate::eviction::Eviction;
 use crate::format::{
-    expiry, flag, shard, Body, Draft, KeyHash, LogKind, PolicyBits, RecordHeader, RecordPlace,
-    Sequence, Slot,
+    expiry, flag, shard, Body, Draft, KeyHash, LogKind, PolicyBits, Position, RecordHeader,
+    RecordPlace, Sequence, Slot,
 };
 use crate::index::Index;
 use crate::reading::{Entries, Live};
@@ -242,10 +242,11 @@ impl Writer<'_> {
         if mutants::is_on("early-publication") {
             self.store_slot(slot_at, slot);
         }
-        let words = draft.finish(version, place, &self.cx.hasher);
+        let (content, present) = self.write_unsummed(position, draft);
+        let words = draft.seal(content, version, place, &self.cx.hasher);
         match &replaced {
-            Some(place) => self.write_over(place, words),
-            None => self.append(&reservation, words),
+            Some(place) => self.write_over(place, words, present),
+            None => self.append(&reservation, words, present),
         }
         self.adopt_bodies(bodies);
         self.store_slot(slot_at, slot);
@@ -329,14 +330,40 @@ impl Writer<'_> {
         }
         let version = self.next_version();
         let generation = self.arena().generation(live.position.segment);
-        let words = draft.finish(version, RecordPlace { offset, generation }, &self.cx.hasher);
-        self.begin_rewrite(live.found.at, offset, words[0]);
+        self.begin_rewrite(live.found.at, offset, draft.sequence(version).0);
         // In halves only if a test may stop in between.
-        let half = if hooks::ARE_REACHED { words.len().div_ceil(2) } else { 1 };
-        self.region().copy_in(offset + 8, &words[1..half]);
+        if hooks::ARE_REACHED {
+            let words = draft.words();
+            self.region().copy_in(offset + 8, &words[1..words.len().div_ceil(2)]);
+        }
         hooks::reach(Point::RewriteHalf);
-        self.region().copy_in(offset + 8 * half as u64, &words[half..]);
+        let (content, present) = self.write_unsummed(live.position, draft);
+        let place = RecordPlace { offset, generation };
+        let words = draft.seal(content, version, place, &self.cx.hasher);
+        if present > 1 {
+            self.region().copy_in(offset + 8, &words[1..present]);
+        }
         self.end_rewrite(offset, words[0]);
+    }
+
+    /// Writes a draft but for its word 0 into its place, if it is not summed yet and lies in one segment.
+    /// Returns the sum of its content, and from which word on the words are written.
+    #[inline(always)]
+    fn write_unsummed(&self, at: Position, draft: &Draft<'_>) -> (u64, usize) {
+        let (header, words) = (draft.header(), draft.words());
+        if let Some(content) = draft.content() {
+            return (content, words.len());
+        }
+        if at.byte + header.log_bytes > self.cx.shape.log_bytes {
+            return (header.content(words), words.len());
+        }
+        let (offset, from) = (self.cx.offset_of(at), header.content_from());
+        // After word 0 became busy; see `Shard::write_over`.
+        fence(Ordering::Release);
+        if from == 2 {
+            self.region().set(offset + 8, words[1]);
+        }
+        (self.region().copy_in_summed(offset + 8 * from as u64, &words[from..]), 1)
     }
 
     #[inline(always)]
