@@ -86,9 +86,9 @@ class Server:
 
     def pause(self) -> None:
         """Stop it, so that it answers nothing until `kill` or `resume`."""
-        self._send(signal.SIGSTOP)
-        # Each thread stops by itself, and one that runs may answer once more.
-        while not all(_is_stopped(process.pid) for process in self._processes()):
+        # Each thread stops by itself, and one that runs may answer once more, or start a process.
+        while not all(is_stopped(process.pid) for process in self._processes()):
+            self._send(signal.SIGSTOP)
             time.sleep(0.001)
 
     def resume(self) -> None:
@@ -128,9 +128,11 @@ def reserved_port() -> int:
         return port
 
 
-def _is_stopped(pid: int) -> bool:
-    """Whether all threads of a process are stopped."""
-    states = [
-        path.read_text().rpartition(") ")[2] for path in Path(f"/proc/{pid}/task").glob("*/stat")
-    ]
-    return all(state.startswith("T") for state in states)
+def is_stopped(pid: int) -> bool:
+    """Whether no thread of a process runs: each is stopped, or has ended."""
+    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
+        # It may end meanwhile.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if path.read_text().rpartition(") ")[2][0] not in "TZX":
+                return False
+    return True
