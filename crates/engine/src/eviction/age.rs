@@ -2,8 +2,8 @@
 //! age is used for.
 //!
 //! A segment keeps the clock and the halvings of when it was opened. If segments are a small part
-//! of the cache, its entries were appended about then. Entries in the places of replaced ones are
-//! younger. If one segment holds the whole cache many times over (few entries, large limit), the place
+//! of the cache, its entries were appended about then. Records in the places of replaced ones were
+//! written later. If one segment holds the whole cache many times over (few entries, large limit), the place
 //! within the segment tells; for the halvings, two bits in the slot select the number near that
 //! estimate.
 

@@ -70,8 +70,8 @@ impl Eviction<'_> {
     }
 
     /// Prefetches what the next step of a batch will need: the slots and ghosts of the record behind
-    /// a candidate, and the record behind that. Returns the former. It does not
-    /// change during the batch, in which nothing is stored.
+    /// a candidate, and the record behind that. Returns the former. It does not change during the
+    /// batch, in which nothing is stored.
     #[inline(always)]
     fn ask_for_next(&self, candidate: &Candidate) -> Option<Keyed> {
         let end = self.end_of(candidate.position, candidate.header.log_bytes)?;

@@ -17,8 +17,9 @@ use crate::value::Value;
 /// takes hardly longer than to write them.
 const SUMMED_LATE_BYTES: u64 = 16 << 10;
 
-/// Otherwise only these are: when a record is built, its key and its value have just been copied, and a
-/// load that spans two of those stores waits until both have reached the cache.
+/// Records up to this length are summed under the lock in any case: when a record is built, its key and its
+/// value have just been copied, and a load that spans two of those stores waits until both have reached the
+/// cache.
 const SUMMED_LATE_ALONE_BYTES: u64 = 512;
 
 /// The most bytes of a value to prefetch: the processor foresees what follows.

@@ -101,7 +101,7 @@ impl Shard<'_> {
             if self.log_of(at.segment) != kind || Sequence(place.first).flags() != flags {
                 return Fit::NotHere;
             }
-            if kind != LogKind::Pinned && !self.keeps_age(old, at, tail, bits.frequency()) {
+            if kind != LogKind::Pinned && !self.may_move(old, at, tail, bits.frequency()) {
                 return Fit::NotHere;
             }
             let is_same = self.region().get(place.offset) == place.first
@@ -130,17 +130,17 @@ impl Shard<'_> {
     /// least half of its log's way to the tail ahead; and it keeps its frequency, which is read as having
     /// been written since the segment was opened. The age is the number of evictions since then. If the
     /// ages are the same, only the segment that is examined next is refused.
-    fn keeps_age(&self, old: Position, new: Position, tail: Position, frequency: u64) -> bool {
+    fn may_move(&self, old: Position, new: Position, tail: Position, frequency: u64) -> bool {
         let opened = |at: Position| self.arena().note(at.segment, note::OPENED);
         let now = self.word(shard::CLOCK);
         let age = |at: Position| now.wrapping_sub(opened(at)) & ((1 << CLOCK_BITS) - 1);
         let halvings = opened(new) >> CLOCK_BITS;
-        let is_as_young = match age(new).cmp(&age(old)) {
+        let is_young = match age(new).cmp(&age(old)) {
             Ordering::Less => true,
             Ordering::Equal => new.segment == old.segment || new.segment != tail.segment,
             Ordering::Greater => age(new) <= age(tail) / 2 || mutants::is_on("older-places"),
         };
-        is_as_young
+        is_young
             && (frequency == 0
                 || halvings << CLOCK_BITS == self.word(shard::HALVINGS) << CLOCK_BITS)
     }
@@ -286,10 +286,10 @@ mod tests {
         let cache = full_cache(1_500);
         let shard = cache.writes().lock(0).unwrap();
         let tail = shard.tail(LogKind::Main).unwrap();
-        assert!(shard.keeps_age(tail, tail, tail, 3));
+        assert!(shard.may_move(tail, tail, tail, 3));
         shard.add_word(shard::HALVINGS, 1);
-        assert!(shard.keeps_age(tail, tail, tail, 0));
-        assert!(!shard.keeps_age(tail, tail, tail, 3));
+        assert!(shard.may_move(tail, tail, tail, 0));
+        assert!(!shard.may_move(tail, tail, tail, 3));
     }
 
     #[test]

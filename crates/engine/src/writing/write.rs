@@ -331,7 +331,7 @@ impl Writer<'_> {
         let version = self.next_version();
         let generation = self.arena().generation(live.position.segment);
         self.begin_rewrite(live.found.at, offset, draft.sequence(version).0);
-        // In halves only if a test may stop in between.
+        // First a half, if a test may stop there.
         if hooks::ARE_REACHED {
             let words = draft.words();
             self.region().copy_in(offset + 8, &words[1..words.len().div_ceil(2)]);
