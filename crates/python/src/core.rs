@@ -384,13 +384,14 @@ impl Core {
         version: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<bool> {
         let opened = self.opened()?;
-        let bytes = opened.lookup_key(py, key)?;
-        let version = version.map(numbers::version).transpose()?;
-        let deleted = match version {
-            None => opened.cache.delete(bytes.bytes()),
-            Some(version) => opened.cache.delete_version(bytes.bytes(), version),
-        };
-        deleted.map_err(|error| opened.refused_entry(py, error, key))
+        let deleted = opened.with_lookup_bytes(py, key, |bytes| {
+            let deleted = match version.map(numbers::version).transpose()? {
+                None => opened.cache.delete(bytes),
+                Some(version) => opened.cache.delete_version(bytes, version),
+            };
+            deleted.map_err(|error| opened.refused_entry(py, error, key).into())
+        });
+        Ok(deleted?)
     }
 
     /// Delete `key` and return its value.
@@ -706,10 +707,10 @@ impl Core {
         value: &Bound<'_, PyAny>,
     ) -> Quick<()> {
         let opened = self.opened()?;
-        let bytes = opened.key(py, key)?;
         let never = tuckbox_engine::Ttl::Never;
-        let bytes = bytes.bytes();
-        opened.store(py, key, bytes, value, |cache, value| cache.set(bytes, value, never))
+        opened.with_key_bytes(py, key, |bytes| {
+            opened.store(py, key, bytes, value, |cache, value| cache.set(bytes, value, never))
+        })
     }
 
     fn __delitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -719,10 +720,12 @@ impl Core {
         Err(missing(key))
     }
 
-    fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+    fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> Quick<bool> {
         let opened = self.opened()?;
-        let bytes = opened.lookup_key(py, key)?;
-        opened.cache.contains(bytes.bytes()).map_err(|error| opened.refused_entry(py, error, key))
+        opened.with_lookup_bytes(py, key, |bytes| {
+            let found = opened.cache.contains(bytes);
+            found.map_err(|error| opened.refused_entry(py, error, key).into())
+        })
     }
 
     // The number of entries, those of namespaces and expired ones that were not yet removed
@@ -1240,12 +1243,11 @@ impl Core {
         ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<i64> {
         let opened = self.opened()?;
-        let bytes = opened.key(py, key)?;
-        let ttl = ttl::parse(ttl)?;
-        opened
-            .cache
-            .incr(bytes.bytes(), delta, default.0, ttl)
-            .map_err(|error| opened.refused_entry(py, error, key))?
-            .ok_or_else(|| missing(key))
+        let sum = opened.with_key_bytes(py, key, |bytes| {
+            let ttl = ttl::parse(ttl)?;
+            let sum = opened.cache.incr(bytes, delta, default.0, ttl);
+            sum.map_err(|error| opened.refused_entry(py, error, key).into())
+        })?;
+        sum.ok_or_else(|| missing(key))
     }
 }

@@ -12,7 +12,7 @@ use crate::errors::Quick;
 use crate::fastcall::{self, Argument, Method, BY_NAME_MAX};
 use crate::near::{self, Near};
 use crate::terms::OwnedTerms;
-use crate::{explain, keys, ttl};
+use crate::{explain, ttl};
 
 /// `Core.get`.
 struct Get;
@@ -62,10 +62,7 @@ pub fn found<'py>(
     if let Some(local) = &opened.local {
         return opened.read_kept(py, local, key);
     }
-    match keys::plain(key) {
-        Some(text) if opened.space.is_none() => opened.read(py, key, text.as_bytes()),
-        _ => opened.read_other(py, key),
-    }
+    opened.read_key(py, key)
 }
 
 fn given_or_none<'py>(py: Python<'py>, default: Argument<'_, 'py>) -> Bound<'py, PyAny> {
@@ -157,11 +154,10 @@ impl Method<Core, 3> for Set {
     ) -> Quick<Bound<'py, PyAny>> {
         let (key, value) = (key.ok_or_else(not_given)?, value.ok_or_else(not_given)?);
         let opened = core.get().opened()?;
-        let bytes = opened.key(py, &key)?;
-        let ttl = ttl.filter(|ttl| !ttl.is_none());
-        let ttl = ttl::parse(ttl.as_deref())?;
-        let bytes = bytes.bytes();
-        opened.store(py, &key, bytes, &value, |cache, value| cache.set(bytes, value, ttl))?;
+        opened.with_key_bytes(py, &key, |bytes| {
+            let ttl = ttl::parse(ttl.filter(|ttl| !ttl.is_none()).as_deref())?;
+            opened.store(py, &key, bytes, &value, |cache, value| cache.set(bytes, value, ttl))
+        })?;
         Ok(py.None().into_bound(py))
     }
 

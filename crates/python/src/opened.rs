@@ -134,6 +134,49 @@ impl Opened {
         }
     }
 
+    /// Calls `work` with the bytes of a key to store.
+    ///
+    /// # Errors
+    /// As [`Opened::key`]; those of `work`.
+    #[inline(always)]
+    pub fn with_key_bytes<T>(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        work: impl FnOnce(&[u8]) -> Quick<T>,
+    ) -> Quick<T> {
+        self.with_bytes(key, |key| self.key(py, key), work)
+    }
+
+    /// Calls `work` with the bytes of a key to look up.
+    ///
+    /// # Errors
+    /// As [`Opened::lookup_key`]; those of `work`.
+    #[inline(always)]
+    pub fn with_lookup_bytes<T>(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        work: impl FnOnce(&[u8]) -> Quick<T>,
+    ) -> Quick<T> {
+        self.with_bytes(key, |key| self.lookup_key(py, key), work)
+    }
+
+    // The usual key apart: a `Key`, which has three forms, is moved in pieces, and a load that spans
+    // two of them waits (decision 70).
+    #[inline(always)]
+    fn with_bytes<'a, 'py, T>(
+        &self,
+        key: &'a Bound<'py, PyAny>,
+        encode: impl FnOnce(&'a Bound<'py, PyAny>) -> Quick<Key<'a>>,
+        work: impl FnOnce(&[u8]) -> Quick<T>,
+    ) -> Quick<T> {
+        match keys::plain(key) {
+            Some(text) if self.space.is_none() => work(text.as_bytes()),
+            _ => with_encoded(key, encode, work),
+        }
+    }
+
     #[inline(never)]
     fn in_space<'a>(&self, py: Python<'_>, space: &Space, key: &Key<'_>) -> Quick<Key<'a>> {
         let bytes = key.bytes();
@@ -206,9 +249,9 @@ impl Opened {
             .map_err(|raised| with_key(py, raised.into(), object).into())
     }
 
-    /// Reads the value of a key. `object` is the key as a Python object, for messages.
+    /// Reads the value of an encoded key. `object` is the key as a Python object, for messages.
     #[inline(always)]
-    pub fn read<'py>(
+    fn read<'py>(
         &self,
         py: Python<'py>,
         object: &Bound<'_, PyAny>,
@@ -217,14 +260,14 @@ impl Opened {
         scratch::with_kept(|kept| self.read_into(kept, py, object, key))
     }
 
-    /// As [`Opened::read`], for a key that has to be encoded.
-    #[inline(never)]
-    pub fn read_other<'py>(
+    /// Reads the value of a key.
+    #[inline(always)]
+    pub fn read_key<'py>(
         &self,
         py: Python<'py>,
-        object: &Bound<'_, PyAny>,
+        key: &Bound<'_, PyAny>,
     ) -> Quick<Option<Bound<'py, PyAny>>> {
-        self.read(py, object, self.lookup_key(py, object)?.bytes())
+        self.with_lookup_bytes(py, key, |bytes| self.read(py, key, bytes))
     }
 
     #[inline(never)]
@@ -263,7 +306,7 @@ impl Opened {
         object: &Bound<'py, PyAny>,
     ) -> Quick<Option<Bound<'py, PyAny>>> {
         let Some(name) = Name::new(object, self.space.as_ref()) else {
-            return self.read_other(py, object);
+            return self.read_key(py, object);
         };
         match local.current(&self.cache, name) {
             Some(value) => Ok(Some(value?)),
@@ -285,7 +328,7 @@ impl Opened {
             None => (own, None),
             Some(space) => {
                 let Ok(eras) = self.cache.watch_eras(space.names()) else {
-                    return self.read_other(py, object);
+                    return self.read_key(py, object);
                 };
                 let len_bytes = own.bytes().len();
                 let all = space.prefix_with(eras.eras.iter().copied().map(Ok), len_bytes);
@@ -473,6 +516,15 @@ fn refuse_if_brief() -> tuckbox_engine::Result<()> {
         true => Err(ArenaError::WouldBlock { is_locked: false }.into()),
         false => Ok(()),
     }
+}
+
+#[inline(never)]
+fn with_encoded<'a, 'py, T>(
+    key: &'a Bound<'py, PyAny>,
+    encode: impl FnOnce(&'a Bound<'py, PyAny>) -> Quick<Key<'a>>,
+    work: impl FnOnce(&[u8]) -> Quick<T>,
+) -> Quick<T> {
+    work(encode(key)?.bytes())
 }
 
 /// Names the key of an entry that cannot be decoded.

@@ -205,6 +205,7 @@ impl Region {
     }
 
     /// How many bytes may be accessed now.
+    #[inline]
     pub fn usable_bytes(&self) -> u64 {
         self.usable_words.load(Ordering::Relaxed) * WORD
     }

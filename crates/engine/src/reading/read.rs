@@ -271,8 +271,6 @@ impl<'a> Reader<'a> {
             Err(error) => return self.attempt_of(error),
         };
         if !copied.header.has_key(&buffer.record, key) {
-            // Through the buffer: as an argument it would be in memory in all reads.
-            buffer.header = copied.header;
             self.count_if_damaged(buffer, copied.content, copied.place);
             return None;
         }
@@ -391,7 +389,7 @@ impl<'a> Reader<'a> {
         Ok(Located { record, use_of_segment, place, start, first })
     }
 
-    /// Copies a record, and checks that it did not change meanwhile.
+    /// Copies a record and its header into the buffer, and checks that it did not change meanwhile.
     #[inline(always)]
     fn copy_record(self, located: Located<'_>, buffer: &mut Buffer) -> CopyResult<Copied> {
         let Some(header) = self.parse_header(&located.start, located.first) else {
@@ -413,19 +411,23 @@ impl<'a> Reader<'a> {
                 .then(|| header.content(words)),
         };
         match (steps::is_still_after_copy(&located), content) {
-            (true, Some(content)) => Ok(Copied { header, content, place: located.place }),
+            (true, Some(content)) => {
+                // Here, where it is still in registers (decision 70).
+                buffer.header = header;
+                Ok(Copied { header, content, place: located.place })
+            }
             (true, None) => Err(CopyError::Damaged),
             (false, _) => Err(CopyError::Changed),
         }
     }
 
     /// Whether the record in the buffer was written at this place under a key with this hash. Sets
-    /// the buffer's fields from the record in any case.
+    /// what the buffer says of its content and its expiry in any case.
     #[inline(always)]
     pub(crate) fn verify_copy(self, copied: &Copied, buffer: &mut Buffer, hash: KeyHash) -> bool {
         let Copied { header, content, .. } = *copied;
         let Some(expiry_us) = header.expiry_us(&buffer.record, hash) else { return false };
-        (buffer.header, buffer.content, buffer.expiry_us) = (header, content, expiry_us);
+        (buffer.content, buffer.expiry_us) = (content, expiry_us);
         let is_sound = steps::has_its_checksum(copied, &self.hasher, hash);
         if header.has(flag::LONG) && is_sound {
             return buffer.judge(&self);

@@ -330,7 +330,18 @@ impl Shard<'_> {
     }
 
     /// The place behind a record.
+    #[inline(always)]
     pub fn end_of(&self, position: Position, log_bytes: u64) -> Option<Position> {
+        let Position { segment, byte } = position;
+        match log_bytes <= self.cx.shape.log_bytes - byte {
+            true => Some(Position { segment, byte: byte + log_bytes }),
+            false => self.end_across(position, log_bytes),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_across(&self, position: Position, log_bytes: u64) -> Option<Position> {
         self.end_of_part(position, log_bytes).map(|end| match end {
             PartEnd::Here(end) | PartEnd::Freed(end) => end,
         })

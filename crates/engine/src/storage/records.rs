@@ -228,15 +228,16 @@ impl Shard<'_> {
         if position.byte + header.log_bytes <= self.cx.shape.log_bytes {
             return self.region().holds(offset + header.key_at, key);
         }
-        self.has_key_that_crosses(offset, header, key)
+        self.has_key_that_crosses(offset, header.key_at, key)
     }
 
+    // Without the header: for a reference, every search would keep it in memory, not in registers.
     #[cold]
-    fn has_key_that_crosses(&self, offset: u64, header: &RecordHeader, key: &[u8]) -> bool {
+    #[inline(never)]
+    fn has_key_that_crosses(&self, offset: u64, key_at: u64, key: &[u8]) -> bool {
         with_scratch(|words| {
-            let at = header.key_at as usize;
-            self.load_part(offset, header.key_at + header.key_bytes, words)
-                && bytes_of(words)[at..at + key.len()] == *key
+            let (start, end) = (key_at as usize, key_at as usize + key.len());
+            self.load_part(offset, end as u64, words) && bytes_of(words)[start..end] == *key
         })
     }
 
