@@ -100,9 +100,9 @@ def _answer(record: Record, assumed: Assumptions) -> str:
     saving = _saving(record, assumed.writes, assumed, prices)
     most = int(costs.limits(assumed.writes, assumed, prices).messages)
     first = (
-        f"If each machine makes {assumed.writes:g} changes a second, tracking saves CPU time of "
-        f"Redis up to {saving} machines of {assumed.workers} processes, and its messages fill a "
-        f"core at {most:,}."
+        f"If each machine runs {assumed.workers} processes and makes {assumed.writes:g} changes a "
+        f"second, tracking saves Redis CPU time with up to {saving} machines. With {most:,} "
+        "machines, sending the messages keeps one core of the server busy."
     )
     second = (
         "Without tracking (memcached, SQL, MongoDB), there are no messages, but copies end after "
@@ -113,7 +113,7 @@ def _answer(record: Record, assumed: Assumptions) -> str:
         "If reads go to any machine at random, "
         f"{_percent(found[0].far_reads / found[0].reads)} of them get past the near tier with "
         f"{few} machine and {_percent(found[-1].far_reads / found[-1].reads)} with {many:,}; if "
-        f"each key has its machine, {_percent(costs.share_of(sticky))}."
+        f"all reads of a key go to the same machine, {_percent(costs.share_of(sticky))}."
     )
     rows = [
         (
@@ -177,9 +177,9 @@ def _limits(record: Record, assumed: Assumptions) -> str:
     )
     busy = costs.cost(DELAYED, 1.0, 0.0, assumed, prices)
     text = (
-        f"Before its limit, the server is late: it executes nothing else while it tells a change. "
-        f"With {busy.processes:,} processes, each change delays all reads by about "
-        f"{number(busy.delay_us / 1e3)} ms."
+        "Below this limit, too, the server delays reads: while it sends the messages of a change, "
+        f"it executes nothing else. With {busy.processes:,} processes, each change delays all "
+        f"reads by about {number(busy.delay_us / 1e3)} ms."
     )
     return f"{table(heading, rows, 0)}\n\n{wrapped(text)}"
 
