@@ -112,8 +112,8 @@ def _answer(record: Record, assumed: Assumptions) -> str:
     third = (
         "If reads go to any machine at random, "
         f"{_percent(found[0].far_reads / found[0].reads)} of them get past the near tier with "
-        f"{few} machine and {_percent(found[-1].far_reads / found[-1].reads)} with {many:,}; if "
-        f"all reads of a key go to the same machine, {_percent(costs.share_of(sticky))}."
+        f"{few} machine and {_percent(found[-1].far_reads / found[-1].reads)} with {many:,}. If "
+        f"all reads of a key go to the same machine, {_percent(costs.share_of(sticky))} do."
     )
     rows = [
         (
