@@ -226,10 +226,11 @@ impl Core {
         stale: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let opened = self.opened()?;
-        let bytes = opened.lookup_key(py, key)?;
-        scratch::with_buffer(|buffer| match opened.cache.get_full(bytes.bytes(), stale, buffer) {
+        let mut spare = None;
+        let bytes = opened.lookup_key(py, key, &mut spare)?;
+        scratch::with_buffer(|buffer| match opened.cache.get_full(bytes, stale, buffer) {
             Ok(Some(full)) => Used {
-                result: entry_of(py, opened, key, bytes.bytes(), &full).map(Some),
+                result: entry_of(py, opened, key, bytes, &full).map(Some),
                 read_bytes: full.entry.value.len(),
             },
             Ok(None) => Used { result: Ok(None), read_bytes: 0 },
@@ -384,14 +385,13 @@ impl Core {
         version: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<bool> {
         let opened = self.opened()?;
-        let deleted = opened.with_lookup_bytes(py, key, |bytes| {
-            let deleted = match version.map(numbers::version).transpose()? {
-                None => opened.cache.delete(bytes),
-                Some(version) => opened.cache.delete_version(bytes, version),
-            };
-            deleted.map_err(|error| opened.refused_entry(py, error, key).into())
-        });
-        Ok(deleted?)
+        let mut spare = None;
+        let bytes = opened.lookup_key(py, key, &mut spare)?;
+        let deleted = match version.map(numbers::version).transpose()? {
+            None => opened.cache.delete(bytes),
+            Some(version) => opened.cache.delete_version(bytes, version),
+        };
+        deleted.map_err(|error| opened.refused_entry(py, error, key))
     }
 
     /// Delete `key` and return its value.
@@ -420,10 +420,11 @@ impl Core {
         default: Given<'py>,
     ) -> Quick<Bound<'py, PyAny>> {
         let opened = self.opened()?;
-        let bytes = opened.lookup_key(py, key)?;
-        scratch::with_buffer(|buffer| match opened.cache.pop(bytes.bytes(), buffer) {
+        let mut spare = None;
+        let bytes = opened.lookup_key(py, key, &mut spare)?;
+        scratch::with_buffer(|buffer| match opened.cache.pop(bytes, buffer) {
             Ok(Some(entry)) => {
-                let result = opened.decoded(py, key, bytes.bytes(), entry.value);
+                let result = opened.decoded(py, key, bytes, entry.value);
                 Used { result, read_bytes: entry.value.len() }
             }
             Ok(None) => {
@@ -461,9 +462,10 @@ impl Core {
         ttl: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<bool> {
         let opened = self.opened()?;
-        let bytes = opened.lookup_key(py, key)?;
+        let mut spare = None;
+        let bytes = opened.lookup_key(py, key, &mut spare)?;
         let ttl = ttl::parse(ttl)?;
-        opened.cache.touch(bytes.bytes(), ttl).map_err(|error| opened.refused_entry(py, error, key))
+        opened.cache.touch(bytes, ttl).map_err(|error| opened.refused_entry(py, error, key))
     }
 
     /// Return the value of `key` and give it a new time to live, counted from now.
@@ -494,21 +496,20 @@ impl Core {
         default: Option<Bound<'py, PyAny>>,
     ) -> Quick<Bound<'py, PyAny>> {
         let opened = self.opened()?;
-        let bytes = opened.lookup_key(py, key)?;
+        let mut spare = None;
+        let bytes = opened.lookup_key(py, key, &mut spare)?;
         let ttl = ttl::parse(ttl)?;
-        scratch::with_buffer(|buffer| {
-            match opened.cache.get_and_touch(bytes.bytes(), ttl, buffer) {
-                Ok(Some(entry)) => {
-                    let result = opened.decoded(py, key, bytes.bytes(), entry.value);
-                    Used { result, read_bytes: entry.value.len() }
-                }
-                Ok(None) => {
-                    let none = || py.None().into_bound(py);
-                    Used { result: Ok(default.unwrap_or_else(none)), read_bytes: 0 }
-                }
-                Err(error) => {
-                    Used { result: Err(opened.refused_entry(py, error, key).into()), read_bytes: 0 }
-                }
+        scratch::with_buffer(|buffer| match opened.cache.get_and_touch(bytes, ttl, buffer) {
+            Ok(Some(entry)) => {
+                let result = opened.decoded(py, key, bytes, entry.value);
+                Used { result, read_bytes: entry.value.len() }
+            }
+            Ok(None) => {
+                let none = || py.None().into_bound(py);
+                Used { result: Ok(default.unwrap_or_else(none)), read_bytes: 0 }
+            }
+            Err(error) => {
+                Used { result: Err(opened.refused_entry(py, error, key).into()), read_bytes: 0 }
             }
         })
     }
@@ -530,9 +531,10 @@ impl Core {
     ///     60
     fn ttl(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
         let opened = self.opened()?;
-        let bytes = opened.lookup_key(py, key)?;
+        let mut spare = None;
+        let bytes = opened.lookup_key(py, key, &mut spare)?;
         scratch::with_buffer(|buffer| {
-            let found = opened.cache.get_full(bytes.bytes(), false, buffer);
+            let found = opened.cache.get_full(bytes, false, buffer);
             let read_bytes = match &found {
                 Ok(Some(full)) => full.entry.value.len(),
                 _ => 0,
@@ -707,10 +709,10 @@ impl Core {
         value: &Bound<'_, PyAny>,
     ) -> Quick<()> {
         let opened = self.opened()?;
+        let mut spare = None;
+        let bytes = opened.key(py, key, &mut spare)?;
         let never = tuckbox_engine::Ttl::Never;
-        opened.with_key_bytes(py, key, |bytes| {
-            opened.store(py, key, bytes, value, |cache, value| cache.set(bytes, value, never))
-        })
+        opened.store(py, key, bytes, value, |cache, value| cache.set(bytes, value, never))
     }
 
     fn __delitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -720,12 +722,11 @@ impl Core {
         Err(missing(key))
     }
 
-    fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> Quick<bool> {
+    fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let opened = self.opened()?;
-        opened.with_lookup_bytes(py, key, |bytes| {
-            let found = opened.cache.contains(bytes);
-            found.map_err(|error| opened.refused_entry(py, error, key).into())
-        })
+        let mut spare = None;
+        let bytes = opened.lookup_key(py, key, &mut spare)?;
+        opened.cache.contains(bytes).map_err(|error| opened.refused_entry(py, error, key))
     }
 
     // The number of entries, those of namespaces and expired ones that were not yet removed
@@ -1227,9 +1228,9 @@ impl Core {
         condition: Condition<'_>,
     ) -> Quick<bool> {
         let opened = self.opened()?;
-        let bytes = opened.key(py, key)?;
+        let mut spare = None;
+        let bytes = opened.key(py, key, &mut spare)?;
         given.with(condition, |terms| {
-            let bytes = bytes.bytes();
             opened.store(py, key, bytes, value, |cache, value| cache.store(bytes, value, terms))
         })
     }
@@ -1243,11 +1244,13 @@ impl Core {
         ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<i64> {
         let opened = self.opened()?;
-        let sum = opened.with_key_bytes(py, key, |bytes| {
-            let ttl = ttl::parse(ttl)?;
-            let sum = opened.cache.incr(bytes, delta, default.0, ttl);
-            sum.map_err(|error| opened.refused_entry(py, error, key).into())
-        })?;
-        sum.ok_or_else(|| missing(key))
+        let mut spare = None;
+        let bytes = opened.key(py, key, &mut spare)?;
+        let ttl = ttl::parse(ttl)?;
+        opened
+            .cache
+            .incr(bytes, delta, default.0, ttl)
+            .map_err(|error| opened.refused_entry(py, error, key))?
+            .ok_or_else(|| missing(key))
     }
 }

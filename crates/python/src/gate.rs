@@ -26,11 +26,12 @@ pub fn look<'py>(
         return Ok(None);
     }
     let number = opened.cache.next_number();
-    let bytes = opened.lookup_key(py, key)?;
-    let seen = scratch::with_buffer(|buffer| match opened.cache.get(bytes.bytes(), buffer) {
+    let mut spare = None;
+    let bytes = opened.lookup_key(py, key, &mut spare)?;
+    let seen = scratch::with_buffer(|buffer| match opened.cache.get(bytes, buffer) {
         Ok(Some(entry)) => Used {
             result: opened
-                .decoded(py, key, bytes.bytes(), entry.value)
+                .decoded(py, key, bytes, entry.value)
                 .map(|value| Some((number, entry.version, Some(value)))),
             read_bytes: entry.value.len(),
         },
@@ -54,8 +55,8 @@ pub fn store<'py>(
     value: &Bound<'py, PyAny>,
     pass: Pass,
 ) -> Quick<Option<i64>> {
-    let bytes = opened.key(py, key)?;
-    let bytes = bytes.bytes();
+    let mut spare = None;
+    let bytes = opened.key(py, key, &mut spare)?;
     opened.store(py, key, bytes, value, |cache, value| cache.store_passing(bytes, value, &pass))
 }
 
@@ -69,7 +70,8 @@ pub fn delete<'py>(
     key: &Bound<'py, PyAny>,
     pass: &Pass,
 ) -> Quick<Option<i64>> {
-    let bytes = opened.lookup_key(py, key)?;
-    let deleted = opened.cache.delete_passing(bytes.bytes(), pass);
+    let mut spare = None;
+    let bytes = opened.lookup_key(py, key, &mut spare)?;
+    let deleted = opened.cache.delete_passing(bytes, pass);
     deleted.map_err(|error| opened.refused_entry(py, error, key).into())
 }

@@ -154,10 +154,10 @@ impl Method<Core, 3> for Set {
     ) -> Quick<Bound<'py, PyAny>> {
         let (key, value) = (key.ok_or_else(not_given)?, value.ok_or_else(not_given)?);
         let opened = core.get().opened()?;
-        opened.with_key_bytes(py, &key, |bytes| {
-            let ttl = ttl::parse(ttl.filter(|ttl| !ttl.is_none()).as_deref())?;
-            opened.store(py, &key, bytes, &value, |cache, value| cache.set(bytes, value, ttl))
-        })?;
+        let mut spare = None;
+        let bytes = opened.key(py, &key, &mut spare)?;
+        let ttl = ttl::parse(ttl.filter(|ttl| !ttl.is_none()).as_deref())?;
+        opened.store(py, &key, bytes, &value, |cache, value| cache.set(bytes, value, ttl))?;
         Ok(py.None().into_bound(py))
     }
 
@@ -169,7 +169,8 @@ impl Method<Core, 3> for Set {
     ) -> Quick<Bound<'py, PyAny>> {
         let (key, value) = (key.ok_or_else(not_given)?, value.ok_or_else(not_given)?);
         let opened = core.get().opened()?;
-        let bytes = opened.key(py, &key)?;
+        let mut spare = None;
+        let bytes = opened.key(py, &key, &mut spare)?;
         let ttl = ttl::parse(ttl.filter(|ttl| !ttl.is_none()).as_deref())?;
         let given = OwnedTerms::new(
             ttl,
@@ -179,7 +180,6 @@ impl Method<Core, 3> for Set {
             pinned.as_deref(),
         )?;
         given.with(Condition::Always, |terms| {
-            let bytes = bytes.bytes();
             opened.store(py, &key, bytes, &value, |cache, value| cache.store(bytes, value, terms))
         })?;
         Ok(py.None().into_bound(py))

@@ -70,9 +70,10 @@ pub fn begin<'py>(
     force: bool,
 ) -> Quick<Begun<'py>> {
     let opened = core.opened()?;
-    let bytes = opened.key(py, key)?;
+    let mut spare = None;
+    let bytes = opened.key(py, key, &mut spare)?;
     scratch::with_buffer(|buffer| {
-        let begun = opened.cache.begin(bytes.bytes(), force, buffer);
+        let begun = opened.cache.begin(bytes, force, buffer);
         let (state, token, entry) = match begun {
             Ok(Begin::Found(entry)) => (FOUND, None, Some(entry)),
             Ok(Begin::Lease(token, entry)) => (LEASE, Some(token), entry),
@@ -86,7 +87,7 @@ pub fn begin<'py>(
         // At once: an error below must end the lease.
         let lease = token.map(|token| Lease { cache, token: Mutex::new(Some(token)) });
         let read_bytes = entry.as_ref().map_or(0, |full| full.entry.value.len());
-        let result = converted(opened, py, key, bytes.bytes(), (state, entry, lease));
+        let result = converted(opened, py, key, bytes, (state, entry, lease));
         Used { result, read_bytes }
     })
 }
@@ -120,11 +121,12 @@ pub fn finish(
 ) -> PyResult<bool> {
     let finish = || -> Quick<bool> {
         let opened = core.opened()?;
-        let bytes = opened.key(py, key)?;
+        let mut spare = None;
+        let bytes = opened.key(py, key, &mut spare)?;
         let given =
             OwnedTerms::new(ttl::parse(ttl)?, Some(tags), stale, None, None)?.made_in(made_s);
         given.with(Condition::Always, |terms| {
-            let (bytes, ttl, attributes) = (bytes.bytes(), terms.ttl, &terms.attributes);
+            let (ttl, attributes) = (terms.ttl, &terms.attributes);
             opened.store(py, key, bytes, value, |cache, value| {
                 let Some(token) = lease.take() else { return Ok(false) };
                 let stored = cache.finish(&token, bytes, value, ttl, attributes);
@@ -155,13 +157,11 @@ pub fn wait_made(
     timeout_s: f64,
 ) -> PyResult<bool> {
     let opened = core.opened()?;
-    let bytes = opened.key(py, key)?;
+    let mut spare = None;
+    let bytes = opened.key(py, key, &mut spare)?;
     let limit = Duration::try_from_secs_f64(timeout_s.max(0.0)).unwrap_or(Duration::MAX);
     if limit > Duration::ZERO {
         opened.refuse_if_brief(py)?;
     }
-    opened
-        .cache
-        .wait_made(bytes.bytes(), limit)
-        .map_err(|error| opened.refused_entry(py, error, key))
+    opened.cache.wait_made(bytes, limit).map_err(|error| opened.refused_entry(py, error, key))
 }

@@ -15,7 +15,7 @@ use crate::keys::Key;
 use crate::opened::Opened;
 use crate::scratch::{self, Used};
 use crate::terms::OwnedTerms;
-use crate::{codec, keys, names, waiter};
+use crate::{codec, names, waiter};
 
 /// Other threads may run once in this many entries.
 const ENTRIES_AT_ONCE: usize = 512;
@@ -30,7 +30,7 @@ pub fn get<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let opened = core.opened()?;
     let objects = collected(keys)?;
-    let lookup_key = |object| Ok(opened.lookup_key(py, object)?);
+    let lookup_key = |object| Ok(opened.encoded_lookup(py, object)?);
     let EncodedKeys { plain, others } = encoded_keys(opened, &objects, lookup_key)?;
     let encoded = joined_keys(plain, &others);
     let found = PyDict::new(py);
@@ -90,7 +90,7 @@ pub fn delete(core: &Core, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<
     let opened = core.opened()?;
     let objects = collected(keys)?;
     let mut deleted_count = 0;
-    let lookup_key = |object| opened.lookup_key(py, object);
+    let lookup_key = |object| opened.encoded_lookup(py, object);
     let checked = |object| checked_key(core, py, object, lookup_key);
     let EncodedKeys { plain, others } = encoded_keys(opened, &objects, checked)?;
     for (index, key) in joined_keys(plain, &others).into_iter().enumerate() {
@@ -150,12 +150,10 @@ pub fn set(
     }
 }
 
-/// The UTF-8 of a plain `str` key, borrowed. None in a namespace, for any other key, and for one that
-/// is too long.
+/// As [`Opened::plain_key`]. None for a key that is too long, too.
 #[inline(always)]
 fn plain_key<'a>(opened: &Opened, object: &'a Bound<'_, PyAny>) -> Option<&'a [u8]> {
-    let text = keys::plain(object).filter(|_| opened.space.is_none())?;
-    (text.len() <= KEY_BYTES_MAX).then_some(text.as_bytes())
+    opened.plain_key(object).filter(|bytes| bytes.len() <= KEY_BYTES_MAX)
 }
 
 /// Encoded keys.
@@ -237,7 +235,7 @@ fn encoded_pairs<'a, 'py>(
                 continue;
             }
         }
-        let key = checked_key(core, py, object, |object| opened.key(py, object))?;
+        let key = checked_key(core, py, object, |object| opened.encoded_key(py, object))?;
         let value = match codec::encode_plain(value) {
             Some(value) if value.len() < opened.direct_bytes => Encoded::Plain(value),
             _ => {

@@ -108,72 +108,80 @@ impl Opened {
         }
     }
 
-    /// Encodes a key to store.
+    /// The bytes of a key to store: the key's own, or those that `spare` gets.
     ///
     /// # Errors
     /// As [`keys::encode`].
     #[inline(always)]
-    pub fn key<'a>(&self, py: Python<'_>, key: &'a Bound<'_, PyAny>) -> Quick<Key<'a>> {
-        let encoded = keys::encode(key)?;
-        match &self.space {
-            None => Ok(encoded),
-            Some(space) => self.in_space(py, space, &encoded),
+    pub fn key<'b, 'k: 'b>(
+        &self,
+        py: Python<'_>,
+        key: &'k Bound<'_, PyAny>,
+        spare: &'b mut Option<Key<'k>>,
+    ) -> Quick<&'b [u8]> {
+        match self.plain_key(key) {
+            Some(bytes) => Ok(bytes),
+            None => Opened::encode_into(|| self.encoded_key(py, key), spare),
         }
     }
 
-    /// Encodes a key to look up.
+    /// As [`Opened::key`], for a key to look up.
     ///
     /// # Errors
     /// As [`keys::encode_lookup`].
     #[inline(always)]
-    pub fn lookup_key<'a>(&self, py: Python<'_>, key: &'a Bound<'_, PyAny>) -> Quick<Key<'a>> {
-        let encoded = keys::encode_lookup(key)?;
-        match &self.space {
-            None => Ok(encoded),
-            Some(space) => self.in_space(py, space, &encoded),
+    pub fn lookup_key<'b, 'k: 'b>(
+        &self,
+        py: Python<'_>,
+        key: &'k Bound<'_, PyAny>,
+        spare: &'b mut Option<Key<'k>>,
+    ) -> Quick<&'b [u8]> {
+        match self.plain_key(key) {
+            Some(bytes) => Ok(bytes),
+            None => Opened::encode_into(|| self.encoded_lookup(py, key), spare),
         }
     }
 
-    /// Calls `work` with the bytes of a key to store.
-    ///
-    /// # Errors
-    /// As [`Opened::key`]; those of `work`.
+    /// The UTF-8 of a plain `str`, which is its encoding. None in a namespace, and for other keys.
+    // Most keys are plain. They skip `Key`: that enum is moved in pieces, and a load that spans two
+    // pieces waits (decision 70).
     #[inline(always)]
-    pub fn with_key_bytes<T>(
-        &self,
-        py: Python<'_>,
-        key: &Bound<'_, PyAny>,
-        work: impl FnOnce(&[u8]) -> Quick<T>,
-    ) -> Quick<T> {
-        self.with_bytes(key, |key| self.key(py, key), work)
+    pub fn plain_key<'k>(&self, key: &'k Bound<'_, PyAny>) -> Option<&'k [u8]> {
+        match self.space {
+            None => keys::plain(key).map(str::as_bytes),
+            Some(_) => None,
+        }
     }
 
-    /// Calls `work` with the bytes of a key to look up.
-    ///
-    /// # Errors
-    /// As [`Opened::lookup_key`]; those of `work`.
-    #[inline(always)]
-    pub fn with_lookup_bytes<T>(
-        &self,
-        py: Python<'_>,
-        key: &Bound<'_, PyAny>,
-        work: impl FnOnce(&[u8]) -> Quick<T>,
-    ) -> Quick<T> {
-        self.with_bytes(key, |key| self.lookup_key(py, key), work)
+    /// Keeps an encoded key in `spare`. Not inline, so that callers do not handle a `Key`.
+    #[inline(never)]
+    fn encode_into<'b, 'k: 'b>(
+        encoded: impl FnOnce() -> Quick<Key<'k>>,
+        spare: &'b mut Option<Key<'k>>,
+    ) -> Quick<&'b [u8]> {
+        Ok(spare.insert(encoded()?).bytes())
     }
 
-    // The usual key apart: a `Key`, which has three forms, is moved in pieces, and a load that spans
-    // two of them waits (decision 70).
-    #[inline(always)]
-    fn with_bytes<'a, 'py, T>(
-        &self,
-        key: &'a Bound<'py, PyAny>,
-        encode: impl FnOnce(&'a Bound<'py, PyAny>) -> Quick<Key<'a>>,
-        work: impl FnOnce(&[u8]) -> Quick<T>,
-    ) -> Quick<T> {
-        match keys::plain(key) {
-            Some(text) if self.space.is_none() => work(text.as_bytes()),
-            _ => with_encoded(key, encode, work),
+    /// Encodes a key to store, with its namespace.
+    ///
+    /// # Errors
+    /// As [`keys::encode`].
+    pub fn encoded_key<'k>(&self, py: Python<'_>, key: &'k Bound<'_, PyAny>) -> Quick<Key<'k>> {
+        self.in_its_space(py, keys::encode(key)?)
+    }
+
+    /// Encodes a key to look up, with its namespace.
+    ///
+    /// # Errors
+    /// As [`keys::encode_lookup`].
+    pub fn encoded_lookup<'k>(&self, py: Python<'_>, key: &'k Bound<'_, PyAny>) -> Quick<Key<'k>> {
+        self.in_its_space(py, keys::encode_lookup(key)?)
+    }
+
+    fn in_its_space<'k>(&self, py: Python<'_>, key: Key<'k>) -> Quick<Key<'k>> {
+        match &self.space {
+            None => Ok(key),
+            Some(space) => self.in_space(py, space, &key),
         }
     }
 
@@ -267,7 +275,8 @@ impl Opened {
         py: Python<'py>,
         key: &Bound<'_, PyAny>,
     ) -> Quick<Option<Bound<'py, PyAny>>> {
-        self.with_lookup_bytes(py, key, |bytes| self.read(py, key, bytes))
+        let mut spare = None;
+        self.read(py, key, self.lookup_key(py, key, &mut spare)?)
     }
 
     #[inline(never)]
@@ -297,7 +306,7 @@ impl Opened {
         })
     }
 
-    /// As [`Opened::read`], with the objects that this process keeps.
+    /// As [`Opened::read_key`], with the objects that this process keeps.
     #[inline(never)]
     pub fn read_kept<'py>(
         &self,
@@ -516,15 +525,6 @@ fn refuse_if_brief() -> tuckbox_engine::Result<()> {
         true => Err(ArenaError::WouldBlock { is_locked: false }.into()),
         false => Ok(()),
     }
-}
-
-#[inline(never)]
-fn with_encoded<'a, 'py, T>(
-    key: &'a Bound<'py, PyAny>,
-    encode: impl FnOnce(&'a Bound<'py, PyAny>) -> Quick<Key<'a>>,
-    work: impl FnOnce(&[u8]) -> Quick<T>,
-) -> Quick<T> {
-    work(encode(key)?.bytes())
 }
 
 /// Names the key of an entry that cannot be decoded.

@@ -339,6 +339,7 @@ impl<'a> Reader<'a> {
 
     /// A record with this key's tag but another key, in the buffer: equal tags are rare, or one of
     /// the two is damaged.
+    // The header is passed in the buffer: as an argument it would be in memory in all reads.
     #[cold]
     fn count_if_damaged(self, buffer: &mut Buffer, content: u64, place: RecordPlace) {
         let copied = Copied { header: buffer.header, content, place };
@@ -412,7 +413,7 @@ impl<'a> Reader<'a> {
         };
         match (steps::is_still_after_copy(&located), content) {
             (true, Some(content)) => {
-                // Here, where it is still in registers (decision 70).
+                // Stored here, while it is still in registers (decision 70).
                 buffer.header = header;
                 Ok(Copied { header, content, place: located.place })
             }
@@ -422,7 +423,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether the record in the buffer was written at this place under a key with this hash. Sets
-    /// what the buffer says of its content and its expiry in any case.
+    /// the buffer's `content` and `expiry_us`, unless the expiry is damaged.
     #[inline(always)]
     pub(crate) fn verify_copy(self, copied: &Copied, buffer: &mut Buffer, hash: KeyHash) -> bool {
         let Copied { header, content, .. } = *copied;

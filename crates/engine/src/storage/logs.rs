@@ -339,6 +339,7 @@ impl Shard<'_> {
         }
     }
 
+    /// As [`Shard::end_of`], for a record that continues in another segment.
     #[cold]
     #[inline(never)]
     fn end_across(&self, position: Position, log_bytes: u64) -> Option<Position> {

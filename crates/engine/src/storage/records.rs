@@ -231,7 +231,7 @@ impl Shard<'_> {
         self.has_key_that_crosses(offset, header.key_at, key)
     }
 
-    // Without the header: for a reference, every search would keep it in memory, not in registers.
+    // Takes `key_at`: a reference to the header would force it onto the stack in every search.
     #[cold]
     #[inline(never)]
     fn has_key_that_crosses(&self, offset: u64, key_at: u64, key: &[u8]) -> bool {

@@ -101,16 +101,22 @@ impl<'a> Store<'a> {
     }
 
     /// Locks the shard of a key and finds its entry.
+    #[inline(always)]
     pub(crate) fn lock_key(self, key: &[u8]) -> Result<(Writer<'a>, KeyHash, Option<Live>)> {
         let (shard, hash, live) = self.lock_kept(key)?;
         Ok((shard, hash, live.filter(|live| !live.is_stale)))
     }
 
     /// As [`Store::lock_key`]; also finds a stale entry.
+    // Inline: the result is long, and would be copied in memory.
+    #[inline(always)]
     pub(crate) fn lock_kept(self, key: &[u8]) -> Result<(Writer<'a>, KeyHash, Option<Live>)> {
         self.check_lengths(key, None)?;
         let hash = self.hasher.key(key);
-        let shard = self.lock(hash.shard(self.shape.shard_count))?;
+        let index = hash.shard(self.shape.shard_count);
+        let taken = lock::acquire(self.0, index, self.lock_limit)?;
+        // Not by `lock`, whose result holds the guard: see `Shard::acquire`.
+        let shard = Writer::from(lock::locked(self.0, index, taken));
         let live = shard.find_kept(key, hash);
         Ok((shard, hash, live))
     }
