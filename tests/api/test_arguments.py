@@ -5,6 +5,7 @@ import inspect
 import pytest
 
 from tuckbox import Cache
+from tuckbox.errors import InvalidTTL, KeyTypeError
 
 
 @pytest.fixture
@@ -94,3 +95,29 @@ def test_only_caches_have_them():
 def test_a_cache_that_was_never_opened_says_so():
     with pytest.raises(Exception, match="open"):
         Cache.get(Cache.__new__(Cache), "key")
+
+
+@pytest.mark.parametrize("name", [None, "blog"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda cache: cache.set([], 1j, ttl="soon"),
+        lambda cache: cache.incr([], ttl="soon"),
+        lambda cache: cache.touch([], ttl="soon"),
+        lambda cache: cache.get_and_touch([], ttl="soon"),
+        lambda cache: cache.delete([], version="first"),
+    ],
+)
+def test_an_invalid_key_is_refused_before_other_arguments(cache, name, call):
+    with pytest.raises(KeyTypeError, match="list cannot be a key"):
+        call(cache.namespace(name) if name else cache)
+
+
+@pytest.mark.parametrize("key", ["key", "\ud800", b"key", 7, ("key", 7)])
+def test_an_invalid_ttl_is_refused_before_the_value(cache, key):
+    for at in (cache, cache.namespace("blog")):
+        with pytest.raises(InvalidTTL):
+            at.set(key, 1j, ttl="soon")
+        assert at.set(key, 1, ttl=60) is None
+        assert (key in at, at.get(key), at.incr(key), at.touch(key)) == (True, 1, 2, True)
+        assert (at.pop(key), key in at, at.delete(key)) == (2, False, False)
