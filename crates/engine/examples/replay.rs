@@ -234,10 +234,10 @@ fn key_of(number: u32, len: usize, key: &mut [u8; KEY_BYTES]) -> &[u8] {
 fn value_bytes_of(cache: &Cache, cell_key_bytes: usize, requests: &[Request]) -> Anything<u64> {
     let mut sizes = HashMap::new();
     sizes.extend(requests.iter().map(|request| (request.key, request.size)));
-    let mut sum = 0;
+    let (mut sum, mut buffer) = (0, Buffer::new());
     let mut key = [b'k'; KEY_BYTES];
     for (number, size) in sizes {
-        if cache.contains(key_of(number, cell_key_bytes, &mut key))? {
+        if cache.contains(key_of(number, cell_key_bytes, &mut key), &mut buffer)? {
             sum += u64::from(size);
         }
     }

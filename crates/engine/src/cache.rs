@@ -252,12 +252,15 @@ impl Cache {
         buffer.entry(&self.cx.shape)
     }
 
-    /// Whether the key has an entry. Counts as neither hit nor miss.
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+    /// Whether the key has an entry, which is copied into the buffer to verify it. Counts as neither
+    /// hit nor miss.
+    ///
+    /// # Errors
+    /// As [`Cache::get`].
+    pub fn contains(&self, key: &[u8], buffer: &mut Buffer) -> Result<bool> {
         self.cx.arena.reader()?;
         self.cx.check_lengths(key, None)?;
-        let mut buffer = Buffer::new();
-        let found = self.reads().read::<false>(key, self.cx.hasher.key(key), &mut buffer, false)?;
+        let found = self.reads().read::<false>(key, self.cx.hasher.key(key), buffer, false)?;
         // Also closed: another thread may have given the memory back.
         self.cx.arena.check_open()?;
         self.cx.arena.check_not_lost()?;

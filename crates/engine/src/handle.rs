@@ -391,11 +391,12 @@ impl Handle {
     }
 
     /// See [`Cache::contains`].
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+    pub fn contains(&self, key: &[u8], buffer: &mut Buffer) -> Result<bool> {
         let cache = self.latest.get();
-        match cache.contains(key) {
+        match cache.contains(key, buffer) {
             Err(error) => {
-                Ok(self.read_again(cache, error, |cache| cache.contains(key))?.unwrap_or(false))
+                let again = |cache: &Cache| cache.contains(key, buffer);
+                Ok(self.read_again(cache, error, again)?.unwrap_or(false))
             }
             found => found,
         }

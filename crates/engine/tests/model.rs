@@ -386,7 +386,7 @@ impl Machine {
             Op::Get(key) => self.get(&key_bytes(*key)),
             Op::Contains(key) => {
                 let key = key_bytes(*key);
-                let found = self.cache().contains(&key);
+                let found = self.cache().contains(&key, &mut Buffer::new());
                 if !self.is_refused(&key, None, found.as_ref().map(|_| ())) {
                     match found.unwrap() {
                         true => assert!(self.map.contains_key(&key)),

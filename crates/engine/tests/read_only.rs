@@ -78,9 +78,10 @@ fn a_reader_sees_what_others_store_before_and_after_it_was_opened() {
         assert_eq!(get(&reader, &number.to_be_bytes()).unwrap(), [number as u8; 100]);
     }
     assert_eq!(get(&reader, b"large").unwrap(), large);
-    assert!(reader.contains(b"large").unwrap() && !reader.contains(b"none").unwrap());
-    assert_eq!(reader.len(), writer.len());
     let mut buffer = Buffer::new();
+    assert!(reader.contains(b"large", &mut buffer).unwrap());
+    assert!(!reader.contains(b"none", &mut buffer).unwrap());
+    assert_eq!(reader.len(), writer.len());
     let (mut scan, mut met) = (reader.scan(), 0);
     while scan.next(&mut buffer).unwrap().is_some() {
         met += 1;

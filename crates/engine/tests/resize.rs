@@ -221,7 +221,7 @@ fn a_read_during_which_another_thread_follows_is_not_a_miss() {
     let keys: Vec<_> = (0..20i64).map(i64::to_le_bytes).collect();
     let reads: [(&str, Read<'_>); 4] = [
         ("get", &|cache| cache.get(&key, &mut Buffer::new()).unwrap().is_some()),
-        ("contains", &|cache| cache.contains(&key).unwrap()),
+        ("contains", &|cache| cache.contains(&key, &mut Buffer::new()).unwrap()),
         ("get_each", &|cache| {
             let mut found = 0;
             let count = |_: usize, _: tuckbox_engine::Entry<'_>| {

@@ -186,9 +186,10 @@ fn operations_do_what_they_say() {
     assert!(cache.compare_and_set(b"a", Value::bytes(b"4"), Ttl::Us(500), version).unwrap());
     assert!(!cache.compare_and_set(b"a", Value::bytes(b"5"), Ttl::Never, version).unwrap());
     clock.store(1_000_499, Ordering::Relaxed);
-    assert!(cache.contains(b"a").unwrap());
+    let mut buffer = Buffer::new();
+    assert!(cache.contains(b"a", &mut buffer).unwrap());
     clock.store(1_000_500, Ordering::Relaxed);
-    assert!(!cache.contains(b"a").unwrap() && get(&cache, b"a").is_none());
+    assert!(!cache.contains(b"a", &mut buffer).unwrap() && get(&cache, b"a").is_none());
     assert_eq!((cache.len(), cache.expire().unwrap(), cache.len()), (1, 1, 0));
 
     cache.set(b"t", Value::bytes(b"x"), Ttl::Never).unwrap();

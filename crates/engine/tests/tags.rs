@@ -69,7 +69,7 @@ fn evicting_a_tag_removes_its_entries_for_everyone_and_no_others() {
     // Missing to every operation.
     let (key, never) = (b"a".as_slice(), Ttl::Never);
     let mut buffer = Buffer::new();
-    assert!(!one.contains(key).unwrap() && !one.touch(key, never).unwrap());
+    assert!(!one.contains(key, &mut buffer).unwrap() && !one.touch(key, never).unwrap());
     assert!(!one.replace(key, Value::Int(5), never).unwrap());
     assert!(one.pop(key, &mut buffer).unwrap().is_none() && !one.delete(key).unwrap());
     assert_eq!(one.incr(key, 1, None, never).unwrap(), None);
@@ -124,7 +124,9 @@ fn a_stale_entry_is_missing_to_all_who_do_not_ask_for_it() {
         make_stale(soft);
         let key = b"a".as_slice();
         let version = cache.get_full(key, true, &mut buffer).unwrap().unwrap().entry.version;
-        assert!(!cache.contains(key).unwrap() && !cache.touch(key, Ttl::Never).unwrap());
+        assert!(
+            !cache.contains(key, &mut buffer).unwrap() && !cache.touch(key, Ttl::Never).unwrap()
+        );
         assert!(!cache.replace(key, Value::Int(5), Ttl::Never).unwrap());
         assert!(!cache.compare_and_set(key, Value::Int(5), Ttl::Never, version).unwrap());
         assert!(!cache.delete_version(key, version).unwrap());
@@ -253,7 +255,7 @@ fn tags_beyond_the_limits_are_refused_before_anything_changes() {
         assert_sound(cache);
     }
     cache.evict(&longest, false).unwrap();
-    assert!(!cache.contains(&key).unwrap());
+    assert!(!cache.contains(&key, &mut Buffer::new()).unwrap());
 }
 
 /// Ten thousand tags in a cache with fewer rows.

@@ -726,7 +726,11 @@ impl Core {
         let opened = self.opened()?;
         let mut spare = None;
         let bytes = opened.lookup_key(py, key, &mut spare)?;
-        opened.cache.contains(bytes).map_err(|error| opened.refused_entry(py, error, key))
+        scratch::with_buffer(|buffer| {
+            let found = opened.cache.contains(bytes, buffer);
+            let result = found.map_err(|error| opened.refused_entry(py, error, key));
+            Used { result, read_bytes: buffer.value_bytes() }
+        })
     }
 
     // The number of entries, those of namespaces and expired ones that were not yet removed

@@ -116,7 +116,7 @@ const OPERATIONS: &[Operation] = &[
     Operation {
         name: "contains",
         promise: IsRefused,
-        play: |at| at.cache.contains(&at.values.own).map(ok),
+        play: |at| at.cache.contains(&at.values.own, &mut Buffer::new()).map(ok),
     },
     Operation {
         name: "set in place",
@@ -326,7 +326,7 @@ fn in_child(
 ) -> i32 {
     silence();
     // The first operation takes a process slot. That is not tested here.
-    if stage.cache.contains(b"nothing").is_err() {
+    if stage.cache.contains(b"nothing", &mut Buffer::new()).is_err() {
         return UNARMED;
     }
     let armed = || {

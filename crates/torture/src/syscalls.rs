@@ -600,7 +600,7 @@ fn judge(
         }
     }
     for key in ["deleted", "popped"] {
-        if is_done(key) && cache.contains(key.as_bytes()).unwrap_or(true) {
+        if is_done(key) && cache.contains(key.as_bytes(), &mut buffer).unwrap_or(true) {
             return Err(format!("{key} was removed but is present"));
         }
     }

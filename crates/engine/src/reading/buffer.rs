@@ -74,6 +74,11 @@ impl Buffer {
         self.output.as_mut()?.as_any().downcast_mut()
     }
 
+    /// The length of the value of the last entry.
+    pub fn value_bytes(&self) -> usize {
+        self.header.value_bytes as usize
+    }
+
     /// The error of the last read.
     #[cold]
     pub(crate) fn take_refusal(&mut self) -> Error {

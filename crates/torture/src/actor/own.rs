@@ -336,7 +336,7 @@ impl Actor<'_> {
         let index = self.draw_own();
         let before = self.board.oracle().known(self.own_number(self.row, index));
         let key = own_key(self.row, index);
-        let found = self.run(Kind::Contains, index, |cache, _| cache.contains(&key));
+        let found = self.run(Kind::Contains, index, |cache, buffer| cache.contains(&key, buffer));
         if found == Some(false) && self.was_certainly_there(before) && !self.gave_up(&key) {
             self.lost(&format!("own key {index} is not contained: {before:?}"));
         }
