@@ -90,7 +90,7 @@ impl Entries<'_> {
     }
 
     /// Removes an entry that has expired or is not wanted any more; `counter` counts that.
-    #[cold]
+    #[inline(never)]
     pub fn remove_live(&self, hash: KeyHash, live: &Live, counter: u64) {
         self.remember_removed(hash, &live.found, &live.header);
         self.remove(hash, &live.found, &live.header);

@@ -147,8 +147,11 @@ impl Writer<'_> {
 
     /// How long the entry at a place is kept as a stale one; 0 if not at all.
     pub(crate) fn stale_us_at(&self, offset: u64, header: &RecordHeader) -> u64 {
+        if !header.has(flag::LONG) {
+            return 0;
+        }
         with_scratch(|words| {
-            let is_loaded = header.has(flag::LONG) && self.load_part(offset, header.key_at, words);
+            let is_loaded = self.load_part(offset, header.key_at, words);
             let attributes = if is_loaded { header.attributes(words).ok().flatten() } else { None };
             attributes.map_or(0, |attributes| attributes.stale_us)
         })
