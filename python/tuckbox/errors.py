@@ -409,8 +409,8 @@ class InvalidVersion(InvalidArgument):
 class SizeMismatchWarning(UserWarning):
     """The file keeps another setting than was asked for.
 
-    It is about ``size``, ``max_entries``, ``favour``, ``after_power_cut``, ``evict`` or ``ordered``.
-    The message says why. Give all programs the same settings.
+    It is about ``size``, ``max_entries``, ``favour``, ``after_power_cut``, ``evict`` or
+    ``ordered``. The message says why. Give all programs the same settings.
     """
 
 

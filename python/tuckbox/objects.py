@@ -1,8 +1,9 @@
 """What a handle stores that is no plain value: pickles, the bytes of a codec, compressed values.
 
 `Objects` belongs to one handle. The extension calls it only for values that the plain codec does
-not take, and for entries that such values have become. A registered type comes first, then the codec;
-pickle gets what is neither plain nor registered. Must not know files, or how entries are stored.
+not take, and for entries that such values have become. A registered type comes first, then the
+codec; pickle gets what is neither plain nor registered. Must not know files, or how entries are
+stored.
 
 ==== ===================================================================
 code content (see ``crates/python/src/codec``)
