@@ -68,7 +68,7 @@ lab: $(venv)/built ## Which cache? Five famous comparisons and one workload for 
 	-$(python) -m lab install
 	$(python) -m lab run $(if $(QUICK),--quick,--full) $(ARGS)
 
-lab-docs: $(venv)/built ## The lab's middle form, 90 minutes at most, into docs/lab; continues where it was interrupted.
+lab-docs: $(venv)/built ## The lab's middle form, about 90 minutes, into docs/lab; continues where it was interrupted.
 	$(python) -m lab install --tests
 	-$(python) -m lab run --middle --resume $(ARGS)
 	$(python) -m lab publish
