@@ -95,10 +95,11 @@ test: ## Everything, lane by lane, with the time that each takes.
 		$(MAKE) --no-print-directory $$together $${lane//+/ }; echo "make $$lane: $$SECONDS s"; done
 	@echo "make test: all lanes passed"
 
-check: $(venv)/built $(venv)/drawing $(venv)/auditing $(venv)/writing prose ## Formats, lints, types, prose, the site.
+# What installs packages comes first: only one at a time may.
+check: $(venv)/drawing $(venv)/auditing $(venv)/writing prose ## Formats, lints, types, prose, the site.
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-rust check-python docs
 
-check-rust: $(venv)/built
+check-rust: $(venv)/made
 	cargo fmt --all --check
 	cargo clippy --quiet --workspace --all-targets --features tuckbox-engine/hooks,tuckbox-python/hooks -- -D warnings
 	cargo fmt --all --check --manifest-path lab/Cargo.toml

@@ -1,4 +1,4 @@
-"""Runs the families of a lane in order, and writes a record of each.
+"""Runs the families of a lane, and writes a record of each.
 
 Owns what runs when, and the verdict on a family. Must not print: it calls a listener.
 """
@@ -82,7 +82,7 @@ def run(
     listener: Listener,
     root: Path = ROOT,
 ) -> Outcome:
-    """Run the families in order, and write their records to `folder`.
+    """Run the families, and write their records to `folder`.
 
     `resume` skips families with a good record of exactly these sources there. `fail_fast` starts
     no family after a failure. SIGINT, SIGTERM and SIGHUP end the run; families that had finished
@@ -136,8 +136,11 @@ class _Run:
         threading.Thread(target=self._commands.end).start()
 
     def all(self, families: Sequence[Family], *, fail_fast: bool) -> Iterator[Record]:
-        """Run the families in order, and yield each record as soon as it exists."""
-        waiting = list(families)
+        """Run the families, and yield each record as soon as it exists.
+
+        Those that must run alone come last: between the others, each would leave a place empty.
+        """
+        waiting = sorted(families, key=lambda family: not family.side_by_side)
         running: dict[Future[Record | None], Family] = {}
         failed = False
         with ThreadPoolExecutor(_PLACES) as pool:
