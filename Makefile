@@ -15,10 +15,11 @@ lab_installs = $(wildcard lab/*/*/contestant.toml lab/*/*/server.toml lab/*/*/so
 # Lanes joined by + run at the same time: none of them judges times, and each leaves a core idle now
 # and then. Only one of them may install packages.
 lanes := check test-rust+test-musl+$(venv)/contestants \
-	test-python+test-django+test-wheels+test-rig+test-catalogue test-lab lab-smoke+test-bench+test-fuzz test-torture+test-drivers test-reliability
+	test-torture+test-python+test-django+test-wheels+test-rig+test-catalogue+lab-smoke \
+	test-controls+test-lab+test-drivers+test-bench+test-fuzz test-reliability
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: FORCE help setup build demo lab lab-docs docs docs-links test check check-rust check-python prose test-rust test-musl test-torture test-fuzz hit-ratio scale \
+.PHONY: FORCE help setup build demo lab lab-docs docs docs-links test check check-rust check-python prose test-rust test-musl test-torture test-controls test-fuzz hit-ratio scale \
 	wheels bare-systems licences test-wheels test-python test-django test-rig test-lab lab-smoke test-drivers test-reliability test-catalogue test-bench bench instructions torture \
 	torture-peers valgrind systemd-analyze redis-server format clean
 
@@ -147,8 +148,10 @@ test-musl: ## The engine with another C library, musl: files, locks, forks, kill
 	@scripts/require cargo cc
 	crates/engine/tests/systems.sh musl
 
-test-torture: $(venv)/made ## Answers and engines that break a promise, and must be caught by the torture.
+test-torture: ## Answers that break a promise, and must be caught by the torture.
 	cargo test --profile checked -p tuckbox-torture --features tuckbox-torture/points
+
+test-controls: $(venv)/made ## Engines that break a promise, and must be caught by the torture.
 	crates/torture/controls.sh
 	tests/reliability/controls.sh $(python)
 

@@ -214,8 +214,10 @@ def test_tiers_answer_from_copies_that_are_no_older_than_they_say(
     for ours, theirs in pairs:
         ours.set("key", b"old")
         reads = 0
-        # A copy may expire between two reads on a busy machine, but not each time.
-        while far_hits(theirs) == reads and reads < 100:
+        # The near tier serves as soon as a thread listens to Redis. On a busy machine that takes
+        # more than a few reads, and a copy may expire between two of them.
+        give_up_s = time.monotonic() + 30
+        while far_hits(theirs) == reads and time.monotonic() < give_up_s:
             assert theirs.get("key") == b"old"
             reads += 1
         assert far_hits(theirs) < reads

@@ -56,32 +56,63 @@ follow              files     a_link_in_place_of_the_file_is_not_followed
 
 # A quick build rather than quick code: each test runs once.
 export CARGO_PROFILE_CHECKED_DEBUG=0 CARGO_PROFILE_CHECKED_OPT_LEVEL=1
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-caught=0 failures=""
-while read -r mutant file test; do
-    [ -n "$mutant" ] || continue
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+export logs
+
+# Builds a package's test files, and prints a line for each: the file as named above, its program.
+build() { # package, prefix of its files' names, files
+    local package=$1 prefix=$2 selection=()
+    shift 2
+    for file; do
+        if [ "$file" = lib ]; then selection+=(--lib); else selection+=(--test "$file"); fi
+    done
+    cargo test --no-run --profile checked -p "$package" --features hooks,mutants "${selection[@]}" 2>&1 |
+        tee "$logs/build" >&2
+    sed -nE "s#^ *Executable unittests .*\\((.*)\\)\$#${prefix}lib \\1#p
+        s#^ *Executable tests/([a-z_]+)(/main)?\\.rs \\((.*)\\)\$#$prefix\\1 \\3#p" "$logs/build"
+}
+files=$(awk 'NF { print $2 }' <<< "$mutants" | sort -u)
+{
+    # shellcheck disable=SC2046 # Several words.
+    build tuckbox-arena arena: $(sed -n s/^arena://p <<< "$files")
+    # shellcheck disable=SC2046
+    build tuckbox-engine "" $(grep -v ^arena: <<< "$files")
+} > "$logs/programs"
+
+# Exits with 1 if the test does not catch the mutant, and with 255 if that cannot be said.
+try() { # mutant, test file, test
+    local mutant=$1 file=$2 test=$3 program package=engine log="$logs/$1-$3"
+    case $file in arena:*) package=arena ;; esac
     if ! grep -rq "\"$mutant\")" crates/arena/src crates/engine/src; then
         echo "no rule is called $mutant" >&2
-        exit 1
+        return 255
     fi
-    package=tuckbox-engine
-    case $file in arena:*) package=tuckbox-arena ;; esac
-    where=(--test "${file#arena:}")
-    [ "$file" != lib ] || where=(--lib)
-    command=(cargo test --quiet --profile checked -p $package --features hooks,mutants "${where[@]}")
-    if TUCKBOX_MUTANT=$mutant RUST_BACKTRACE=0 "${command[@]}" -- "$test" > "$log" 2>&1; then
+    program=$(sed -n "s/^$file //p" "$logs/programs")
+    # As cargo does, from the package's folder.
+    if (cd "crates/$package" && TUCKBOX_MUTANT=$mutant RUST_BACKTRACE=0 "$OLDPWD/$program" --quiet "$test") \
+        > "$log" 2>&1; then
         echo "mutant $mutant ESCAPED $test" >&2
-        failures+="${failures:+, }\"$mutant escaped $test\""
+        echo "\"$mutant escaped $test\"" >> "$logs/failures"
+        return 1
     elif grep -q "$test" "$log"; then
         echo "mutant $mutant is caught by $test" >&2
-        caught=$((caught + 1))
+        echo "$mutant" >> "$logs/caught"
     else
         cat "$log" >&2
         echo "mutant $mutant: $test was not run" >&2
-        exit 1
+        return 255
     fi
-done <<< "$mutants"
+}
+export -f try
+
+# Two at a time.
+touch "$logs/failures" "$logs/caught"
+status=0
+sed '/^$/d' <<< "$mutants" | xargs -P 2 -L 1 bash -c 'try "$@"' try || status=$?
+# 123: some were not caught. More: xargs stopped at one that could not be judged.
+[ "$status" = 0 ] || [ "$status" = 123 ] || exit 1
+caught=$(wc -l < "$logs/caught") failures=$(paste -sd, "$logs/failures")
 good=$([ -z "$failures" ] && echo true || echo false)
 printf '{"run": "mutants", "good": %s, "trials": %s, "trial": "broken rules", "failures": [%s]}\n' \
     "$good" "$caught" "$failures"
