@@ -16,7 +16,7 @@ lab_installs = $(wildcard lab/*/*/contestant.toml lab/*/*/server.toml lab/*/*/so
 # and then. Only one of them may install packages.
 lanes := check test-rust+test-musl+$(venv)/contestants \
 	test-torture+test-python+test-django+test-wheels+test-rig+test-catalogue+lab-smoke \
-	test-controls+test-lab+test-drivers+test-bench+test-fuzz test-reliability
+	test-controls+test-lab+test-bench+test-fuzz+test-drivers test-reliability
 rust_sources = $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: FORCE help setup build demo lab lab-docs docs docs-links test check check-rust check-python prose test-rust test-musl test-torture test-controls test-fuzz hit-ratio scale \
@@ -161,7 +161,7 @@ test-fuzz: ## Each fuzz target on a fixed set of inputs; `make torture` searches
 # The families of tests/reliability run in test-reliability, with their figures.
 # The fixed seed gives a set one order: xdist demands the same list of tests from each process.
 test-python: $(venv)/built $(venv)/deploying systemd-analyze redis-server ## The package: its API, semantics, types and processes.
-	PYTHONHASHSEED=0 $(venv)/bin/pytest --numprocesses 3 --dist loadfile --ignore=tests/reliability --ignore=tests/drivers
+	PYTHONHASHSEED=0 $(venv)/bin/pytest --numprocesses 2 --dist loadfile --ignore=tests/reliability --ignore=tests/drivers
 
 test-django: $(venv)/built ## The backend with Django 4.2; ARGS=6.0 for that version, which needs Python 3.12.
 	tests/integrations/django/versions.sh $(if $(ARGS),$(ARGS),4.2 -k "suite and not wrong or on_error or commands or test_processes")
@@ -188,10 +188,10 @@ $(venv)/contestants: $(venv)/built $(venv)/lab-sources $(lab_installs)
 	@touch $@
 
 test-lab: $(venv)/contestants ## The lab, with contestants and servers that must be caught.
-	PYTHONHASHSEED=0 $(venv)/bin/pytest -c lab/pyproject.toml --numprocesses 4 --dist loadfile lab/tests
+	PYTHONHASHSEED=0 $(venv)/bin/pytest -c lab/pyproject.toml --numprocesses 3 --dist loadfile lab/tests
 
 test-drivers: $(venv)/contestants ## The drivers, on real servers that the tests start and stop; ARGS=--nightly cuts replies at every byte.
-	PYTHONHASHSEED=0 $(venv)/bin/pytest --numprocesses 4 --dist loadfile tests/drivers $(ARGS)
+	PYTHONHASHSEED=0 $(venv)/bin/pytest --numprocesses 3 --dist loadfile tests/drivers $(ARGS)
 
 lab-smoke: $(venv)/contestants ## Every contestant that can run, 300 checked operations each.
 	$(python) -m lab run smoke --smoke
@@ -230,6 +230,9 @@ scale: $(venv)/built $(venv)/drawing ## What near tiers cost the far one, from 1
 torture: $(venv)/contestants ## The nightly lane, hours: every promise on trial, and the drivers; goes on where it was interrupted.
 	$(python) -m reliability run --lane nightly --out reliability/records --resume $(ARGS)
 	$(MAKE) --no-print-directory test-drivers ARGS=--nightly
+	# `make test` tries the same cases each time.
+	PROPTEST_RNG_SEED=$$RANDOM PROPTEST_CASES=20000 cargo test --profile checked -p tuckbox-engine --test model
+	$(venv)/bin/pytest --hypothesis-profile=default tests/properties
 	$(python) -m reliability document
 
 torture-peers: $(venv)/built ## The same oracle on DiskCache, LMDB and Django's filebased backend, minutes.
