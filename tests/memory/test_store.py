@@ -281,7 +281,7 @@ class TestForks:
         for thread in threads:
             thread.start()
         try:
-            for _ in range(100):
+            for _ in range(40):
                 child = os.fork()
                 if child == 0:
                     is_sound = cache.check().is_sound

@@ -18,7 +18,7 @@ from processes import workers
 from tuckbox import Cache
 
 WORKERS = 3
-KILLS = 60
+KILLS = 40
 CANARIES = 500
 HANG_S = 20
 

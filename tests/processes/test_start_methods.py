@@ -92,7 +92,7 @@ def test_a_child_that_closes_leaves_the_parent_open(opened: Any, place: str | No
 
 def test_many_forks_use_up_nothing(opened: Any, path: str) -> None:
     cache = opened(path, size="256 KiB")  # It has 32 slots for processes.
-    for number in range(200):
+    for number in range(50):
         in_child(lambda number=number: cache.set("k", number))
         assert cache["k"] == number
     fds = len(os.listdir("/proc/self/fd"))
@@ -119,7 +119,7 @@ def test_forks_of_a_process_with_busy_threads(opened: Any, path: str) -> None:
         with warnings.catch_warnings():
             # Python 3.12 and later rightly warn of what this test does on purpose.
             warnings.simplefilter("ignore", DeprecationWarning)
-            for number in range(100):
+            for number in range(40):
                 in_child(lambda number=number: cache.set(("child", number), "x" * number))
                 assert cache["child", number] == "x" * number
     finally:

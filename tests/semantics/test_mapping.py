@@ -270,7 +270,7 @@ class TestPopitem:
     def test_gives_each_entry_to_one_caller(
         self, opened: Callable[..., Cache], cache: Cache, path: str
     ) -> None:
-        cache.set_many({number: number for number in range(8000)})
+        cache.set_many({number: number for number in range(3000)})
         # Two handles, each in two threads.
         handles = [cache, cache, *[opened(path)] * 2]
         got: list[list[object]] = [[] for _ in handles]
@@ -288,7 +288,7 @@ class TestPopitem:
         for thread in threads:
             thread.join()
         assert sorted(pair for pairs in got for pair in pairs) == [
-            (number, number) for number in range(8000)
+            (number, number) for number in range(3000)
         ]
 
     @pytest.mark.shared_file
