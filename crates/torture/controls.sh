@@ -12,29 +12,29 @@ cargo build --quiet --release -p tuckbox-torture --features points,mutants \
 
 # `sound`: the unbroken engine must pass, so that each mutant is caught for the rule that it breaks.
 controls='
-sound step --operations set-same,set-new --states half
-sound cut --cases 24
-sound resize --kills 30
+sound step --operations set-same,set-new --states half --seed 1
+sound cut --cases 24 --seed 1
+sound resize --kills 30 --seed 1
 sound damage --cases 3000 --large 50
-control no-repair kill --processes 4 --seconds 10 --die-one-in 300 --kill-every-ms 200
-control eviction-forgotten kill --processes 4 --seconds 5
-control old-length stop --deed kill --point BodyAdopted --rounds 100
-control no-takeover stop --deed kill --point RewriteHalf
-control steal stop --deed stop --point RewriteHalf
-control no-repair step --operations set-same,set-new --states half
+control no-repair kill --processes 4 --seconds 10 --die-one-in 300 --kill-every-ms 200 --seed 1
+control eviction-forgotten kill --processes 4 --seconds 5 --seed 1
+control old-length stop --deed kill --point BodyAdopted --rounds 100 --seed 1
+control no-takeover stop --deed kill --point RewriteHalf --seed 1
+control steal stop --deed stop --point RewriteHalf --seed 1
+control no-repair step --operations set-same,set-new --states half --seed 1
 control no-repair matrix --operations set-same,set-new --states half
-control early-publication step --operations set-new,add --states empty
+control early-publication step --operations set-new,add --states empty --seed 1
 control early-intent-clear repair --operations incr
-control ignored-error calls --scenarios create
-control doubt-is-death calls --scenarios waiter --one-in 4
-control no-guard cut --cases 24
-control no-look cut --cases 48
-control unlocked-copy resize --kills 60
-control not-hidden resize --kills 60
-control kept-hidden resize --kills 60
+control ignored-error calls --scenarios create --seed 1
+control doubt-is-death calls --scenarios waiter --one-in 4 --seed 1
+control no-guard cut --cases 24 --seed 1
+control no-look cut --cases 48 --seed 1
+control unlocked-copy resize --kills 60 --seed 1
+control not-hidden resize --kills 60 --seed 1
+control kept-hidden resize --kills 60 --seed 1
 control aborting-buffers allocations
 control no-takeover allocations
-control lock-inherited fork --children 50
+control lock-inherited fork --children 50 --seed 1
 control slots-kept reopen --seconds 5 --creators 10 --killed-creators 10
 control no-checksum damage --cases 30000 --large 200
 control no-checksum scribble --seconds 8 --words-per-ms 100

@@ -215,14 +215,15 @@ def test_tiers_answer_from_copies_that_are_no_older_than_they_say(
         pairs.append((opened(here), opened(there)))
     for ours, theirs in pairs:
         ours.set("key", b"old")
-        reads = 0
-        # The near tier serves as soon as a thread listens to Redis. On a busy machine that takes
-        # more than a few reads, and a copy may expire between two of them.
+        # The near tier serves as soon as a thread listens to Redis, and for as long as that gets
+        # the processor. On a busy machine, the first hundreds of reads may come before it.
         give_up_s = time.monotonic() + 30
-        while far_hits(theirs) == reads and time.monotonic() < give_up_s:
-            assert theirs.get("key") == b"old"
-            reads += 1
-        assert far_hits(theirs) < reads
+        far = 100
+        while far > 10 and time.monotonic() < give_up_s:
+            before = far_hits(theirs)
+            assert {theirs.get("key") for _ in range(100)} == {b"old"}
+            far = far_hits(theirs) - before
+        assert far <= 10, "the near tier answers too few reads"
         ours.set("key", b"new")
         assert ours.get("key") == b"new"
     time.sleep(max(row.stale_for_s for row in TIERS))

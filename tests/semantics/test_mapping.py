@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Hashable, ItemsView, KeysView, Mapping, MutableMapping, ValuesView
 from typing import TYPE_CHECKING
@@ -274,8 +275,10 @@ class TestPopitem:
         # Two handles, each in two threads.
         handles = [cache, cache, *[opened(path)] * 2]
         got: list[list[object]] = [[] for _ in handles]
+        together = threading.Barrier(len(handles))
 
         def run(number: int) -> None:
+            together.wait()
             while True:
                 try:
                     got[number].append(handles[number].popitem())
@@ -283,10 +286,16 @@ class TestPopitem:
                     return
 
         threads = [threading.Thread(target=run, args=(n,)) for n in range(len(handles))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        interval_s = sys.getswitchinterval()
+        # The threads take turns within the few milliseconds that this takes.
+        sys.setswitchinterval(1e-5)
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            sys.setswitchinterval(interval_s)
         assert sorted(pair for pairs in got for pair in pairs) == [
             (number, number) for number in range(3000)
         ]

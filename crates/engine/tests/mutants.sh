@@ -67,10 +67,11 @@ build() { # package, prefix of its files' names, files
     for file; do
         if [ "$file" = lib ]; then selection+=(--lib); else selection+=(--test "$file"); fi
     done
-    cargo test --no-run --profile checked -p "$package" --features hooks,mutants "${selection[@]}" 2>&1 |
-        tee "$logs/build" >&2
+    cargo test --color never --no-run --profile checked -p "$package" --features hooks,mutants "${selection[@]}" \
+        2>&1 | tee "$logs/build" >&2
     sed -nE "s#^ *Executable unittests .*\\((.*)\\)\$#${prefix}lib \\1#p
-        s#^ *Executable tests/([a-z_]+)(/main)?\\.rs \\((.*)\\)\$#$prefix\\1 \\3#p" "$logs/build"
+        s#^ *Executable tests/([a-z_]+)(/main)?\\.rs \\((.*)\\)\$#$prefix\\1 \\3#p" "$logs/build" |
+        while read -r file program; do echo "$file $(realpath "$program")"; done
 }
 files=$(awk 'NF { print $2 }' <<< "$mutants" | sort -u)
 {
@@ -80,39 +81,52 @@ files=$(awk 'NF { print $2 }' <<< "$mutants" | sort -u)
     build tuckbox-engine "" $(grep -v ^arena: <<< "$files")
 } > "$logs/programs"
 
-# Exits with 1 if the test does not catch the mutant, and with 255 if that cannot be said.
+# Exits with 1 if the test does not catch the mutant, and with 255 if that cannot be said. `none`
+# breaks nothing: the test must pass, so that each mutant is caught for the rule that it breaks.
 try() { # mutant, test file, test
-    local mutant=$1 file=$2 test=$3 program package=engine log="$logs/$1-$3"
+    local mutant=$1 file=$2 test=$3 program package=engine log="$logs/$1-$3" passes=false
     case $file in arena:*) package=arena ;; esac
-    if ! grep -rq "\"$mutant\")" crates/arena/src crates/engine/src; then
+    if [ "$mutant" != none ] && ! grep -rq "\"$mutant\")" crates/arena/src crates/engine/src; then
         echo "no rule is called $mutant" >&2
         return 255
     fi
     program=$(sed -n "s/^$file //p" "$logs/programs")
     # As cargo does, from the package's folder.
-    if (cd "crates/$package" && TUCKBOX_MUTANT=$mutant RUST_BACKTRACE=0 "$OLDPWD/$program" --quiet "$test") \
-        > "$log" 2>&1; then
-        echo "mutant $mutant ESCAPED $test" >&2
-        echo "\"$mutant escaped $test\"" >> "$logs/failures"
-        return 1
-    elif grep -q "$test" "$log"; then
-        echo "mutant $mutant is caught by $test" >&2
-        echo "$mutant" >> "$logs/caught"
-    else
+    if (cd "crates/$package" && TUCKBOX_MUTANT=$mutant RUST_BACKTRACE=0 "$program" --quiet "$test") > "$log" 2>&1; then
+        passes=true
+    fi
+    if [ $passes = false ] && ! grep -q "$test" "$log"; then
         cat "$log" >&2
         echo "mutant $mutant: $test was not run" >&2
         return 255
+    elif [ $mutant = none ] && [ $passes = false ]; then
+        cat "$log" >&2
+        echo "$test fails without a broken rule" >&2
+        return 255
+    elif [ $mutant = none ]; then
+        return 0
+    elif [ $passes = true ]; then
+        echo "mutant $mutant ESCAPED $test" >&2
+        echo "\"$mutant escaped $test\"" >> "$logs/failures"
+        return 1
     fi
+    echo "mutant $mutant is caught by $test" >&2
+    echo "$mutant" >> "$logs/caught"
 }
 export -f try
 
 # Two at a time.
 touch "$logs/failures" "$logs/caught"
+mutants=$(sed '/^$/d' <<< "$mutants")
 status=0
-sed '/^$/d' <<< "$mutants" | xargs -P 2 -L 1 bash -c 'try "$@"' try || status=$?
-# 123: some were not caught. More: xargs stopped at one that could not be judged.
-[ "$status" = 0 ] || [ "$status" = 123 ] || exit 1
-caught=$(wc -l < "$logs/caught") failures=$(paste -sd, "$logs/failures")
+{ awk '{ print "none", $2, $3 }' <<< "$mutants" | sort -u && echo "$mutants"; } |
+    xargs -P 2 -L 1 bash -c 'try "$@"' try || status=$?
+caught=$(wc -l < "$logs/caught") escaped=$(wc -l < "$logs/failures") failures=$(paste -sd, "$logs/failures")
+# 123: some have escaped. More: xargs stopped at one that could not be judged.
+if [ $((caught + escaped)) != "$(wc -l <<< "$mutants")" ] || { [ $status != 0 ] && [ $status != 123 ]; }; then
+    echo "$caught mutants were caught, $escaped escaped, and others were not judged" >&2
+    exit 1
+fi
 good=$([ -z "$failures" ] && echo true || echo false)
 printf '{"run": "mutants", "good": %s, "trials": %s, "trial": "broken rules", "failures": [%s]}\n' \
     "$good" "$caught" "$failures"

@@ -115,8 +115,9 @@ musl)
         run "$(basename "${program%-*}")" "$(realpath "$program")" "${skips[@]}"
     done
     # Processes that fork, are killed, grow the file and lose it.
-    for trial in "fork --children 100" "kill --processes 4 --kills 60 --kill-every-ms 0-5" \
-        "reopen --seconds 1 --creators 20 --killed-creators 20" "cut --cases 12"; do
+    for trial in "fork --children 100 --seed 1" \
+        "kill --processes 4 --kills 60 --kill-every-ms 0-5 --seed 1" \
+        "reopen --seconds 1 --creators 20 --killed-creators 20" "cut --cases 12 --seed 1"; do
         echo "-- torture $trial" >&2
         # shellcheck disable=SC2086 # Several words.
         if "$target_dir/x86_64-unknown-linux-musl/checked/torture" $trial >&2; then
