@@ -39,7 +39,10 @@ fn a_cache_that_answers_old_values_is_caught() {
 
 #[test]
 fn a_cache_that_answers_other_keys_values_is_caught() {
-    assert_caught(&["kill", "--seconds", "3", "--seed", "1", "--lie", "other-key"], "wrong answers");
+    assert_caught(
+        &["kill", "--seconds", "3", "--seed", "1", "--lie", "other-key"],
+        "wrong answers",
+    );
 }
 
 #[test]
