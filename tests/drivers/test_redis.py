@@ -179,9 +179,12 @@ def test_a_scan_that_repeats_keys_tells_each_once(
 def test_a_server_that_takes_less_than_the_driver_refuses(opened: Any) -> None:
     driver = opened(value_bytes_max=VALUE_BYTES_MAX)
     driver.set(b"k", b"old", None)
-    with pytest.raises((Refused, Unreachable)):  # The server closes the connection.
-        driver.set(b"k", b"x" * LIMIT, None)
-    assert driver.get(b"k").value == b"old"
+    # The server closes the connection: before it has read everything, or after its answer, and then
+    # sometimes not before the next command.
+    for _ in range(50):
+        with pytest.raises((Refused, Unreachable)):
+            driver.set(b"k", b"x" * LIMIT, None)
+        assert driver.get(b"k").value == b"old"
     with pytest.raises(ValueTooLarge, match="store it in parts"):
         opened(value_bytes_max=10).set(b"k", b"x" * 11, None)
 

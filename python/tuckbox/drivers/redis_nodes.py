@@ -106,12 +106,17 @@ class _Held:
         """Read all replies. Errors of these types are replies."""
         read = self.connection.read_response
         replies: list[Any] = []
+        ends = False
         for _ in range(self.unread):
             try:
                 replies.append(read())
             except errors as error:  # noqa: PERF203 - Seldom.
                 replies.append(error)
+                ends |= str(error).startswith("Protocol error")
         self.unread = 0
+        if ends:
+            # The server closes it, perhaps not before the next command is sent.
+            self.connection.disconnect()
         return replies
 
     def drop(self) -> None:
