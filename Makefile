@@ -149,6 +149,7 @@ test-musl: ## The engine with another C library, musl: files, locks, forks, kill
 	crates/engine/tests/systems.sh musl
 
 test-torture: ## Answers that break a promise, and must be caught by the torture.
+	@scripts/require cargo cc
 	cargo test --profile checked -p tuckbox-torture --features tuckbox-torture/points
 
 test-controls: $(venv)/made ## Engines that break a promise, and must be caught by the torture.

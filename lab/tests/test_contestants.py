@@ -215,8 +215,8 @@ def test_tiers_answer_from_copies_that_are_no_older_than_they_say(
         pairs.append((opened(here), opened(there)))
     for ours, theirs in pairs:
         ours.set("key", b"old")
-        # The near tier serves as soon as a thread listens to Redis, and for as long as that gets
-        # the processor. On a busy machine, the first hundreds of reads may come before it.
+        # The near tier serves once a thread listens to Redis. On a busy machine, hundreds of reads
+        # may come before that.
         give_up_s = time.monotonic() + 30
         far = 100
         while far > 10 and time.monotonic() < give_up_s:
