@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -200,7 +201,8 @@ def test_a_full_disk_fails_its_rows_and_the_rest_goes_on(
     cells = records_of(tmp_path).cells
     outcomes = {cell.contestant: cell.outcome for cell in cells}
     assert outcomes == {"honest": "failed", "wrong_key": "failed"}
-    assert all("full" in cell.reason for cell in cells)
+    # Both rows run at once: where the other took the last block, SQLite cannot open ("I/O error").
+    assert all(re.search("disk is full|disk I/O error", cell.reason) for cell in cells), cells
     assert processes_in() == []
 
 
