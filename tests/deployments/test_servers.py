@@ -35,6 +35,8 @@ SERVERS = {
     "gunicorn": [
         *("gunicorn", "--config", "gunicorn.conf.py", "--bind", "127.0.0.1:{port}"),
         *("--workers", "{workers}", "--max-requests", "{requests}", "--max-requests-jitter", "0"),
+        # A worker that is just being started may miss SIGTERM. It is killed after this time.
+        *("--graceful-timeout", "5"),
         "app:application",
     ],
     "uWSGI": [
