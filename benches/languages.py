@@ -43,7 +43,8 @@ from lab.runner.placement import client_cores
 from rig.cores import cores
 from rig.stamps import WrongAnswerError
 
-_OURS = "tuckbox"
+#: The row of Tuckbox, used from Python.
+OURS = "tuckbox"
 _SEED = 1
 _BLOCK = 256
 _SECONDS_MAX = 60.0
@@ -137,6 +138,36 @@ class Hosted:
             )
 
 
+@dataclass(frozen=True)
+class Taken:
+    """The samples of a contestant, in nanoseconds, one a round."""
+
+    title: str
+    samples: tuple[float, ...]
+
+
+def take_steps(rows: Sequence[str], plan: Plan, folder: Path) -> list[Taken]:
+    """Let some of the lab's contestants take turns at each step of a plan.
+
+    The first step is a warm-up. `folder` must be empty and private. Raises PeerMissingError,
+    WrongAnswerError and what the lab's hosts raise.
+    """
+    samples: list[list[float]] = [[] for _ in rows]
+    with ExitStack() as stack:
+        started = []
+        for number, row in enumerate(rows):
+            own = folder / f"{number}"
+            own.mkdir(0o700)
+            started.append(stack.enter_context(hosted(row, own, plan)))
+        for number, phases in enumerate(plan.steps):
+            for step in range(len(started)):
+                index = (number + step) % len(started)
+                nanoseconds = started[index].run(len(phases))
+                if number > 0:
+                    samples[index].append(nanoseconds)
+    return [Taken(one.title, tuple(of)) for one, of in zip(started, samples, strict=True)]
+
+
 def measure_gets(rows: Sequence[str], rounds: int, folder: Path) -> list[Figure]:
     """Return figures of a get from Python, compared with some of the lab's contestants.
 
@@ -146,24 +177,11 @@ def measure_gets(rows: Sequence[str], rounds: int, folder: Path) -> list[Figure]
     order = random.Random(_SEED).sample(range(ENTRIES), ENTRIES)
     gets = [Phase(stream.GET, order)]
     plan = Plan(ENTRIES, [Phase(stream.SET, order, VALUE_BYTES)], [gets] * (rounds + 1))
-    samples: list[list[float]] = [[] for _ in range(1 + len(rows))]
-    with ExitStack() as stack:
-        started = []
-        for number, row in enumerate([_OURS, *rows]):
-            own = folder / f"{number}"
-            own.mkdir(0o700)
-            started.append(stack.enter_context(hosted(row, own, plan)))
-        for number in range(rounds + 1):
-            for step in range(len(started)):
-                index = (number + step) % len(started)
-                nanoseconds = started[index].run(len(gets))
-                # The first round is a warm-up.
-                if number > 0:
-                    samples[index].append(nanoseconds)
+    ours, *others = take_steps([OURS, *rows], plan, folder)
     goal = Goal("at least", 1)
     return [
-        Figure("get", "ns", tuple(samples[0]), one.title, tuple(of), "theirs / ours", goal)
-        for one, of in zip(started[1:], samples[1:], strict=True)
+        Figure("get", "ns", ours.samples, one.title, one.samples, "theirs / ours", goal)
+        for one in others
     ]
 
 

@@ -74,6 +74,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s15_full, "PEER", "sqlite")
     monkeypatch.setattr(s15_full, "FILLED", 1_000)
     monkeypatch.setattr(s15_full, "SIZES_QUICK", (1 << 20,))
+    monkeypatch.setattr(s15_full, "PYTHON_BYTES_QUICK", 1 << 20)
+    # The native contestants need not be installed.
+    monkeypatch.setattr(s15_full, "NATIVE", "tuckbox")
+    monkeypatch.setattr(s15_full, "PEERS_FROM_PYTHON", ())
     monkeypatch.setattr(s18_random, "COUNT", 1_000)
 
 
