@@ -82,7 +82,7 @@ def sets_table(record: Record) -> str:
         full = [result.pooled for result in found[size][s15_full.NEW]]
         times = [figure.ours for figure in first] + [figure.theirs for figure in full]
         times.append(full[0].limit)
-        lines.append(words.cells([f"{size >> 20} MiB", *map(words.duration, times)]))
+        lines.append(words.cells([f"{size >> 20:,} MiB", *map(words.duration, times)]))
     return "\n".join(lines)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tuckbox import Cache
 
 from benches.data import keys
-from benches.rows import cold_disk, many_processes, s09_sharing, s11_tails, s15_full
+from benches.rows import cold_disk, many_processes, s09_sharing, s11_tails, s15b_python
 from rig.stamps import WrongAnswerError, make
 
 LOAD = s11_tails.Load(1, 1_000, 2_000, 4, 2, 1 << 16, 100, "wall")
@@ -81,13 +81,13 @@ def test_a_writer_fills_the_cache_and_proves_it(tmp_path: Path) -> None:
 def test_a_storer_finds_its_latest_entries(tmp_path: Path) -> None:
     path = tmp_path / "full.tuck"
     with Cache(path, size="1 MB") as cache:
-        storer = s15_full.Storer(3, str(path))
+        storer = s15b_python.Storer(3, str(path))
         storer.prepare()
         began, ended, spent = storer.store()
         assert ended > began
         assert spent > 0
         storer.verify()
-        assert 0 < len(cache) < s15_full.STORED
+        assert 0 < len(cache) < s15b_python.STORED
         (key,) = list(cache)[:1]
         cache.set(key, make("another key", 160))
         with pytest.raises(WrongAnswerError, match=str(key)):

@@ -25,6 +25,7 @@ from benches.rows import (
     s13_memory,
     s14_many,
     s15_full,
+    s15b_python,
     s18_random,
 )
 from rig.stamps import WrongAnswerError
@@ -74,10 +75,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s15_full, "PEER", "sqlite")
     monkeypatch.setattr(s15_full, "FILLED", 1_000)
     monkeypatch.setattr(s15_full, "SIZES_QUICK", (1 << 20,))
-    monkeypatch.setattr(s15_full, "PYTHON_BYTES_QUICK", 1 << 20)
+    monkeypatch.setattr(s15b_python, "SIZE_QUICK", 1 << 20)
+    monkeypatch.setattr(s15b_python, "STORED_NATIVE", 10_000)
     # The native contestants need not be installed.
-    monkeypatch.setattr(s15_full, "NATIVE", "tuckbox")
-    monkeypatch.setattr(s15_full, "PEERS_FROM_PYTHON", ())
+    monkeypatch.setattr(s15b_python, "NATIVE", "tuckbox")
+    monkeypatch.setattr(s15b_python, "PEERS", ())
     monkeypatch.setattr(s18_random, "COUNT", 1_000)
 
 
@@ -124,6 +126,7 @@ def test_a_wrong_answer_fails_the_row(
         s13_memory,
         s14_many,
         s15_full,
+        s15b_python,
         s18_random,
     ],
 )
