@@ -61,13 +61,13 @@ def _from_python(conditions: Conditions, size: int) -> list[Figure]:
             continue
         finally:
             shutil.rmtree(folder)
+        title = theirs.title
         if peer == NATIVE:
+            title = "the engine from Rust"
             more = (one - other for one, other in zip(ours.samples, theirs.samples, strict=True))
             goal = Goal("at most", _MORE_NS_MAX)
             figures.append(Figure(f"{what}, more than natively", "ns", tuple(more), goal=goal))
-        figures.append(
-            Figure(what, "ns", ours.samples, theirs.title, theirs.samples, "ours / theirs")
-        )
+        figures.append(Figure(what, "ns", ours.samples, title, theirs.samples, "ours / theirs"))
     return figures
 
 
