@@ -2,8 +2,9 @@
 
 The lab's hosts fill Tuckbox and a peer to the same limit in bytes, and then take turns: Python's
 host drives Tuckbox and cachebox, the native host the engine, PHP's host APCu. APCu drops all
-entries when it is full, so its samples differ. Those compared with the engine's are longer: the
-first sets after another's turn take longer. Eight processes store into one file, each its own keys.
+entries when it is full, so its samples differ. Samples compared with the engine's have more sets,
+because the first ones after another contestant's turn are slower. Eight processes store into one
+file, each its own keys.
 """
 
 from __future__ import annotations
