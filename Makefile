@@ -7,8 +7,8 @@ MAKEFLAGS += --no-builtin-rules
 
 venv := .venv
 python := $(venv)/bin/python
-bench_peers := cachebox diskcache lmdb native_tuckbox pylibmc pymemcache redis tokyocabinet php_apcu perl_fastmmap \
-	django_tuckbox django_locmem django_diskcache
+bench_peers := cachebox diskcache lmdb native_tuckbox pylibmc pymemcache redis tokyocabinet \
+	php_apcu perl_fastmmap django_tuckbox django_locmem django_diskcache
 lab_installs = $(wildcard lab/*/*/contestant.toml lab/*/*/server.toml lab/*/*/source.toml lab/*/*/host.toml) \
 	$(shell find lab/contestants lab/hosts/native -name '*.rs' -o -name Cargo.toml) \
 	lab/requirements-contestants.lock lab/Cargo.lock

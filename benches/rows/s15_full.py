@@ -26,7 +26,7 @@ from lab.peers import opened
 from rig.machine import memory_free
 
 _SIZES = (1 << 20, 8 << 20, 64 << 20, 256 << 20)
-# Ten million entries, and what all caches together take of memory.
+# A file of ten million entries, and the memory that all caches together need.
 _SIZE_MOST = 2_304 << 20
 _SIZE_MOST_NEEDS = 20 << 30
 SIZES_QUICK = (8 << 20,)
