@@ -20,6 +20,8 @@ _GOALS = {
 }
 _GOALS_OF_MOKA = dict.fromkeys(_GETS, Goal("at least", 1.0))
 _OURS = "tuckbox"
+_STRIPPED = "stripped"
+_LIMITED_BY = "a stripped get in the program's own memory: index, key, checksum and copy"
 # Where a process's memory lies makes a cache faster or slower by several per cent.
 _ROUNDS_OF_A_PROCESS = 3
 
@@ -57,7 +59,8 @@ def _among(conditions: Conditions, count: int) -> list[Figure]:
         for name, peer in peers.items():
             ours, theirs = of_cache[_OURS], of_cache[name]
             goal = goals[name].get(what) if name in goals else None
-            found.append(_figure(f"{what}, {count:,} entries", ours, peer, theirs, goal))
+            limit = of_cache[_STRIPPED] if what in _GETS else []
+            found.append(_figure(f"{what}, {count:,} entries", ours, peer, theirs, goal, limit))
     return found
 
 
@@ -67,9 +70,24 @@ def _rounds_of_processes(rounds: int) -> list[int]:
 
 
 def _figure(
-    what: str, ours: list[float], peer: str, theirs: list[float], goal: Goal | None
+    what: str,
+    ours: list[float],
+    peer: str,
+    theirs: list[float],
+    goal: Goal | None,
+    limit: list[float],
 ) -> Figure:
-    return Figure(what, "ns", tuple(ours), peer, tuple(theirs), "theirs / ours", goal)
+    return Figure(
+        what,
+        "ns",
+        tuple(ours),
+        peer,
+        tuple(theirs),
+        "theirs / ours",
+        goal,
+        limit=tuple(limit),
+        limited_by=_LIMITED_BY if limit else "",
+    )
 
 
 ROW = Row(

@@ -1,4 +1,4 @@
-//! - `speed` times the engine, moka and quick_cache.
+//! - `speed` times the engine, moka, quick_cache and a stripped program.
 //! - `full` times their sets of new keys into full caches.
 //! - `hot-path` repeats single operations, for callgrind to count their instructions.
 //! - `watch-lock` measures how long a shard's lock is held.
@@ -12,6 +12,7 @@ mod inputs;
 mod lock_watch;
 mod speed;
 mod stripped;
+mod stripped_get;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -12,6 +12,7 @@ use serde_json::{json, Map, Value};
 
 use crate::caches::{Contestant, Failure, HashMap, Moka, QuickCache, Tuckbox};
 use crate::inputs;
+use crate::stripped_get::StrippedGet;
 
 /// Tuckbox's file.
 const NAME: &str = "speed.tuck";
@@ -160,6 +161,7 @@ pub(crate) fn measure(
         ("tuckbox", Box::new(Timed::filled(tuckbox, &inputs))),
         ("moka", Box::new(moka)),
         ("quick_cache", Box::new(Timed::filled(QuickCache::new(room), &inputs))),
+        ("stripped", Box::new(Timed::filled(StrippedGet::new(entries), &inputs))),
         ("HashMap", Box::new(Timed::filled(HashMap::default(), &inputs))),
     ];
     verify(&mut caches, &inputs)?;
