@@ -12,7 +12,7 @@ use serde_json::{json, Map, Value};
 
 use crate::caches::{Contestant, Failure, Moka, QuickCache, Tuckbox};
 use crate::inputs::{self, KEY_BYTES};
-use crate::stripped::Stripped;
+use crate::stripped_set::Stripped;
 
 /// Sets of a sample, at most.
 const BATCH_MAX: usize = 20_000;

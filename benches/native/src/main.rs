@@ -1,5 +1,5 @@
-//! - `speed` times the engine, moka, quick_cache and a stripped program.
-//! - `full` times their sets of new keys into full caches.
+//! - `speed` times the engine, moka, quick_cache and a stripped get.
+//! - `full` times sets of new keys into full caches.
 //! - `hot-path` repeats single operations, for callgrind to count their instructions.
 //! - `watch-lock` measures how long a shard's lock is held.
 //!
@@ -11,8 +11,8 @@ mod hot_path;
 mod inputs;
 mod lock_watch;
 mod speed;
-mod stripped;
 mod stripped_get;
+mod stripped_set;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
-//! A stripped program that does what no verified get can avoid, and nothing else: it hashes the key,
-//! compares the tags of two buckets, compares the key in the record, verifies the record's checksum,
-//! and copies the value. No other process, no expiry, no statistics, and keys and values of one size.
+//! A stripped program that does only what no verified get can avoid: it hashes the key, compares the
+//! tags of two buckets, compares the key in the record, verifies the record's checksum, and copies
+//! the value. It knows no other process, no expiry, no statistics, and one length of keys and values.
 //!
-//! It shows what a get of these entries takes at least. Must not be compared by what it can store.
+//! Its gets show what a get of these entries takes at least. Its sets must not be compared.
 
 use tuckbox_arena::region::{bytes_of, bytes_of_mut};
 use tuckbox_arena::sum;
