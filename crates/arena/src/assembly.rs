@@ -1,4 +1,4 @@
-//! Copies, sums and compares words that others may be writing, by the vector registers and the
+//! Copies, sums and compares words and bytes that others may be writing, by the vector registers and the
 //! string instruction of x86-64. Assembly, because to the compiler it is no plain read of memory:
 //! the proposed byte-wise atomic copy (RFC 3301) allows that.
 //!
@@ -156,6 +156,47 @@ pub(crate) unsafe fn copy_summed(from: *const u8, to: *mut u64, word_count: usiz
         );
     }
     sum
+}
+
+/// The least bytes that [`are_equal`] compares.
+pub(crate) const EQUAL_FROM: usize = 16;
+
+/// Whether `len_bytes` bytes at two places are the same, at least [`EQUAL_FROM`].
+///
+/// # Safety
+/// `first` and `second` must each be readable for `len_bytes`.
+#[inline(always)]
+pub(crate) unsafe fn are_equal(first: *const u8, second: *const u8, len_bytes: usize) -> bool {
+    let equal: usize;
+    // SAFETY: the caller guarantees the ranges; the instructions read nothing else.
+    unsafe {
+        std::arch::asm!(
+            // The last sixteen first; the others before them may overlap them.
+            "movdqu {a}, [{first} + {at} - 16]",
+            "movdqu {b}, [{second} + {at} - 16]",
+            "pcmpeqb {a}, {b}",
+            "dec {at}",
+            "and {at}, -16",
+            "jz 3f",
+            "2:",
+            "movdqu {b}, [{first} + {at} - 16]",
+            "movdqu {c}, [{second} + {at} - 16]",
+            "pcmpeqb {b}, {c}",
+            "pand {a}, {b}",
+            "sub {at}, 16",
+            "jnz 2b",
+            "3:",
+            "pmovmskb {at:e}, {a}",
+            first = in(reg) first,
+            second = in(reg) second,
+            at = inout(reg) len_bytes => equal,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            options(nostack, readonly)
+        );
+    }
+    equal == 0xffff
 }
 
 /// Compares the highest sixteen bits of two times eight words; one result bit for each word.

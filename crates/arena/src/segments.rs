@@ -18,7 +18,7 @@ use crate::arena::Arena;
 use crate::hooks::{self, Point};
 use crate::layout::segment;
 use crate::process::OwnerId;
-use crate::region::{fence, View};
+use crate::region::fence;
 
 /// The owner of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,13 +61,8 @@ impl Arena {
     /// The generation of a segment. Later loads are not moved before it.
     #[inline(always)]
     pub fn generation(&self, segment: u32) -> u64 {
-        self.generation_word(segment).load(0, Ordering::Acquire)
-    }
-
-    /// The generation word, for callers that load it twice.
-    #[inline(always)]
-    pub fn generation_word(&self, segment: u32) -> View<'_, 1> {
-        self.region().view(self.geometry().segment_word_at(segment::GENERATION, segment))
+        let at = self.geometry().segment_word_at(segment::GENERATION, segment);
+        self.region().load(at, Ordering::Acquire)
     }
 
     /// The owner of a segment.

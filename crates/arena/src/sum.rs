@@ -240,16 +240,16 @@ mod tests {
     #[test]
     fn sums_of_copies_are_those_of_every_other_system() {
         let mut region = Region::heap(64 + 4096);
-        region.set_pool(Pool { at: 64, segment_shift: 12, segment_count: 1 });
+        region.set_pool(Pool { at: 64, words_at: 0, segment_shift: 12, segment_count: 1 });
         for from in [1, 2] {
             let digest = digest_of(|words| {
                 // A copy has at least two words.
                 let from = if words.is_empty() { 2 } else { from };
                 region.copy_in(64 + 8 * from as u64, words);
                 let mut target = vec![0; from + words.len()];
-                let sum = region.segment_slice(64).unwrap().copy_out_summed(&mut target, from);
+                let sum = region.segment_slice(64).unwrap().copy_out_summed(&mut target, from, 0);
                 assert_eq!(target[from..], *words);
-                sum
+                sum.expect("a segment that is long enough")
             });
             assert_eq!(digest, DIGEST, "from word {from}");
         }

@@ -11,7 +11,7 @@ use sources::rust_files;
 /// Product files that may contain unsafe code, and the most lines of it. A new one must be noticed
 /// and counted here.
 const PRODUCT: [(&str, usize); 17] = [
-    ("arena/src/assembly.rs", 8),
+    ("arena/src/assembly.rs", 10),
     ("arena/src/platform/linux/clock.rs", 1),
     ("arena/src/platform/linux/faults.rs", 9),
     ("arena/src/platform/linux/files.rs", 14),
@@ -21,7 +21,7 @@ const PRODUCT: [(&str, usize); 17] = [
     ("arena/src/platform/linux/wait.rs", 2),
     ("arena/src/region/latest.rs", 6),
     ("arena/src/region/mod.rs", 12),
-    ("arena/src/region/view.rs", 6),
+    ("arena/src/region/view.rs", 7),
     ("arena/src/sum.rs", 14),
     ("python/src/explain.rs", 7),
     ("python/src/fastcall.rs", 11),

@@ -5,7 +5,7 @@
 #   crates/engine/tests/systems.sh musl      x86_64-unknown-linux-musl: what touches files, locks and
 #                                            processes, and a short torture
 #   crates/engine/tests/systems.sh portable  no assembly, no AES instructions (`--cfg portable`): the
-#                                            copies and sums of arena
+#                                            copies, sums and comparisons of arena
 #   crates/engine/tests/systems.sh x86-64    an x86-64 of 2003, without AES, emulated
 #   crates/engine/tests/systems.sh aarch64   aarch64-unknown-linux-gnu, emulated, with AES
 #                                            instructions and without

@@ -3,8 +3,8 @@
 //! Other processes write these bytes at any moment. The race: a plain read that runs during a write
 //! is undefined behaviour, even if its result is thrown away. So no reference into the memory
 //! leaves this module. Words go in and out by value, payloads by copies made of relaxed 64-bit
-//! words, and the protocols order them with fences. All accesses have the same width of 64 bits,
-//! except the kernel's look at half of a lock word.
+//! words, and the protocols order them with fences. All accesses are of whole words, except the
+//! kernel's look at half of a lock word, and comparisons of bytes.
 //!
 //! Every access is checked against the length that is held privately here, never against one in the
 //! file.
@@ -31,8 +31,8 @@ pub(crate) use crate::modelled::Word;
 pub use std::sync::atomic::fence;
 
 pub use self::latest::Latest;
-use self::view::{copy_out, nth, Words};
-pub use self::view::{LinePair, SegmentSlice, View};
+use self::view::{copy_out, holds, nth, Words};
+pub use self::view::{LinePair, SegmentSlice, Table, View};
 
 /// A word of shared memory; under loom a modelled one.
 #[cfg(not(loom))]
@@ -100,6 +100,8 @@ pub struct Region {
 pub(crate) struct Pool {
     /// Where it begins, a multiple of a line.
     pub at: u64,
+    /// Where a table with a word for each segment begins. It ends before the pool.
+    pub words_at: u64,
     /// Length of a segment as a power of two, at least a line.
     pub segment_shift: u32,
     /// Number of segments when the whole region is usable.
@@ -227,6 +229,8 @@ impl Region {
 
     /// Sets where the segments are: see [`Region::line_in_segment`].
     pub(crate) fn set_pool(&mut self, pool: Pool) {
+        let words_end = pool.words_at + u64::from(pool.segment_count) * WORD;
+        assert!(pool.words_at % WORD == 0 && words_end <= pool.at, "{pool:?}");
         assert!(pool.at % LINE_BYTES == 0 && 1 << pool.segment_shift >= LINE_BYTES, "{pool:?}");
         self.pool = pool;
         self.segment_bytes = 1 << pool.segment_shift;
@@ -265,7 +269,9 @@ impl Region {
         let len_bytes = self.segment_bytes - (in_pool & self.word_mask);
         // All words of usable segments are usable.
         let words = self.checked(offset & !(WORD - 1), len_bytes / WORD);
-        Some(SegmentSlice { words, len_bytes, segment: segment as u32 })
+        // The word of a usable segment is before the pool, and so is usable, too.
+        let word = View { words: self.checked(self.pool.words_at + segment * WORD, 1) };
+        Some(SegmentSlice { words, len_bytes, segment: segment as u32, word })
     }
 
     /// The address of `word_count` words at `offset`, a multiple of eight.
@@ -341,6 +347,12 @@ impl Region {
     #[inline(always)]
     pub fn get(&self, offset: u64) -> u64 {
         self.word(offset).load(Ordering::Relaxed)
+    }
+
+    /// A checked part of `word_count` words.
+    #[inline(always)]
+    pub fn table(&self, offset: u64, word_count: u64) -> Table<'_> {
+        Table { words: self.at(offset, word_count), word_count }
     }
 
     /// Prefetches the cache lines of some bytes. A hint: reads nothing, and any offset is allowed.
@@ -428,28 +440,13 @@ impl Region {
         View { words }
     }
 
-    /// Whether the bytes at any `offset` equal `bytes`. Reads each word once.
-    #[inline(never)]
+    /// Whether the bytes at any `offset` equal `bytes`. Reads each byte at most twice: if some change
+    /// meanwhile, either answer is possible.
+    #[inline(always)]
     pub fn holds(&self, offset: u64, bytes: &[u8]) -> bool {
         let lead_bytes = offset % WORD;
         let from = self.at(offset - lead_bytes, (lead_bytes + bytes.len() as u64).div_ceil(WORD));
-        let load = |index: usize| nth(from, index).load(Ordering::Relaxed);
-        let (mut first, mut bytes, mut difference) = (0, bytes, 0);
-        if lead_bytes != 0 && !bytes.is_empty() {
-            let (lead, rest) = bytes.split_at(bytes.len().min((WORD - lead_bytes) as usize));
-            difference = difference_of(load(0), lead_bytes as usize, lead);
-            (first, bytes) = (1, rest);
-        }
-        let chunks = bytes.chunks_exact(8);
-        let rest = chunks.remainder();
-        if !rest.is_empty() {
-            difference |= difference_of(load(first + bytes.len() / 8), 0, rest);
-        }
-        for (index, chunk) in chunks.enumerate() {
-            let word = u64::from_ne_bytes(chunk.try_into().expect("chunks of eight"));
-            difference |= load(first + index) ^ word;
-        }
-        difference == 0
+        holds(from, lead_bytes as usize, bytes)
     }
 
     /// Copies words in, each relaxed.
@@ -560,19 +557,6 @@ pub fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) }
 }
 
-/// The difference between the bytes of a word from `at` on and `bytes`, of which there is at least
-/// one. 0 if they are equal.
-#[inline(always)]
-fn difference_of(word: u64, at: usize, bytes: &[u8]) -> u64 {
-    let mine = match bytes {
-        // The common case of keys of 36 characters: four bytes before or after whole words.
-        [a, b, c, d] => u64::from(u32::from_le_bytes([*a, *b, *c, *d])),
-        _ => bytes.iter().rev().fold(0, |part, byte| part << 8 | u64::from(*byte)),
-    };
-    let unused_bits = 64 - 8 * bytes.len() as u32;
-    (word.to_le() >> (8 * at) ^ mine) << unused_bits
-}
-
 /// The index of a word. The low bits of a misaligned offset become the highest bits of the index,
 /// so one comparison refuses both offsets too far and misaligned ones.
 #[inline(always)]
@@ -615,13 +599,15 @@ mod tests {
             }
         }
         // Bytes before, in and after whole words.
-        let long = b"twenty-three bytes long";
+        let long = b"sixty bytes, which is longer than some parts together may be";
         region.copy_in_bytes(40, &[&b"...."[..], long].concat());
-        assert!(region.holds(44, long));
-        for wrong in 0..long.len() {
-            let mut bytes = long.to_vec();
-            bytes[wrong] ^= 0x80;
-            assert!(!region.holds(44, &bytes), "{wrong}");
+        for len in 0..=long.len() {
+            assert!(region.holds(44, &long[..len]));
+            for wrong in 0..len {
+                let mut bytes = long[..len].to_vec();
+                bytes[wrong] ^= 0x80;
+                assert!(!region.holds(44, &bytes), "{len}, {wrong}");
+            }
         }
         assert_eq!(region.get(8).to_ne_bytes(), *b"twelve b");
         assert_eq!(region.get(16).to_ne_bytes(), *b"ytes\0\0\0\0");
@@ -649,6 +635,20 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "Pool")]
+    fn a_table_of_segments_that_reaches_into_them_is_refused() {
+        let pool = Pool { at: 64, words_at: 56, segment_shift: 7, segment_count: 2 };
+        Region::heap(64 + 256).set_pool(pool);
+    }
+
+    #[test]
+    #[should_panic(expected = "Pool")]
+    fn a_table_of_segments_that_begins_within_a_word_is_refused() {
+        let pool = Pool { at: 64, words_at: 4, segment_shift: 7, segment_count: 2 };
+        Region::heap(64 + 256).set_pool(pool);
+    }
+
+    #[test]
     fn a_line_of_a_segment_is_there_as_soon_as_all_of_the_segment_is() {
         let whole = Region::heap(64 + 3 * 128);
         for word in 0..56 {
@@ -656,7 +656,7 @@ mod tests {
         }
         let mut region = whole.share();
         region.set_usable(64 + 128 + 64);
-        region.set_pool(Pool { at: 64, segment_shift: 7, segment_count: 2 });
+        region.set_pool(Pool { at: 64, words_at: 0, segment_shift: 7, segment_count: 2 });
         let first_of = |region: &Region, segment, byte| {
             region.line_in_segment(segment, byte).map(|line| (region.offset_of(line), line.get(0)))
         };
@@ -670,6 +670,9 @@ mod tests {
         }
         region.set_usable(64 + 256);
         assert_eq!(first_of(&region, 1, 64), Some((256, 32)));
+        // The words of the segments are the first ones here.
+        let slice = region.segment_slice(64 + 128).unwrap();
+        assert_eq!((slice.segment(), region.offset_of(slice.segment_word())), (1, 8));
         region.set_usable(64 + 384);
         assert_eq!((region.usable_segments(), first_of(&region, 2, 0)), (2, None));
     }
@@ -683,7 +686,7 @@ mod tests {
         let mut region = whole.share();
         assert!(region.segment_slice(0).is_none() && region.segment_slice(64).is_none());
         region.set_usable(64 + 256);
-        region.set_pool(Pool { at: 64, segment_shift: 7, segment_count: 3 });
+        region.set_pool(Pool { at: 64, words_at: 0, segment_shift: 7, segment_count: 3 });
         let of = |region: &Region, offset| {
             let slice = region.segment_slice(offset)?;
             Some((slice.segment(), slice.len_bytes(), slice.view::<1>().get(0)))

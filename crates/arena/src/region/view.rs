@@ -55,6 +55,48 @@ pub(super) fn copy_out(from: Words<'_>, target: &mut [u64]) {
     }
 }
 
+/// Whether the bytes from `at` on equal `bytes`. The caller has checked the words that contain them.
+/// Reads each byte at most twice.
+#[inline(always)]
+pub(super) fn holds(from: Words<'_>, at: usize, bytes: &[u8]) -> bool {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
+    if bytes.len() >= assembly::EQUAL_FROM {
+        // SAFETY: `from` covers the bytes, and `bytes` is borrowed from its owner.
+        return unsafe { assembly::are_equal(from.0.add(at), bytes.as_ptr(), bytes.len()) };
+    }
+    let load = |index: usize| nth(from, index).load(Ordering::Relaxed);
+    let (mut first, lead_bytes) = (at / WORD as usize, at % WORD as usize);
+    let (mut bytes, mut difference) = (bytes, 0);
+    if lead_bytes != 0 && !bytes.is_empty() {
+        let (lead, rest) = bytes.split_at(bytes.len().min(WORD as usize - lead_bytes));
+        difference = difference_of(load(first), lead_bytes, lead);
+        (first, bytes) = (first + 1, rest);
+    }
+    let chunks = bytes.chunks_exact(8);
+    let rest = chunks.remainder();
+    if !rest.is_empty() {
+        difference |= difference_of(load(first + bytes.len() / 8), 0, rest);
+    }
+    for (index, chunk) in chunks.enumerate() {
+        let word = u64::from_ne_bytes(chunk.try_into().expect("chunks of eight"));
+        difference |= load(first + index) ^ word;
+    }
+    difference == 0
+}
+
+/// The difference between the bytes of a word from `at` on and `bytes`, of which there is at least
+/// one. 0 if they are equal.
+#[inline(always)]
+fn difference_of(word: u64, at: usize, bytes: &[u8]) -> u64 {
+    let mine = match bytes {
+        // The common case of keys of 36 characters: four bytes before or after whole words.
+        [a, b, c, d] => u64::from(u32::from_le_bytes([*a, *b, *c, *d])),
+        _ => bytes.iter().rev().fold(0, |part, byte| part << 8 | u64::from(*byte)),
+    };
+    let unused_bits = 64 - 8 * bytes.len() as u32;
+    (word.to_le() >> (8 * at) ^ mine) << unused_bits
+}
+
 /// `COUNT` consecutive words of a region: see [`Region::view`].
 #[derive(Clone, Copy)]
 pub struct View<'a, const COUNT: usize> {
@@ -109,12 +151,28 @@ impl<const COUNT: usize> View<'_, COUNT> {
     }
 }
 
+/// Consecutive words of a region: see [`Region::table`].
+#[derive(Clone, Copy)]
+pub struct Table<'a> {
+    pub(super) words: Words<'a>,
+    pub(super) word_count: u64,
+}
+
+impl Table<'_> {
+    /// Reads a word, relaxed; none if `index` is past the end.
+    #[inline(always)]
+    pub fn get(&self, index: u64) -> Option<u64> {
+        (index < self.word_count).then(|| nth(self.words, index as usize).load(Ordering::Relaxed))
+    }
+}
+
 /// The words from an offset to the end of its segment: see [`Region::segment_slice`].
 #[derive(Clone, Copy)]
 pub struct SegmentSlice<'a> {
     pub(super) words: Words<'a>,
     pub(super) len_bytes: u64,
     pub(super) segment: u32,
+    pub(super) word: View<'a, 1>,
 }
 
 impl<'a> SegmentSlice<'a> {
@@ -122,6 +180,12 @@ impl<'a> SegmentSlice<'a> {
     #[inline(always)]
     pub fn segment(&self) -> u32 {
         self.segment
+    }
+
+    /// The segment's word: see [`Pool::words_at`](super::Pool::words_at).
+    #[inline(always)]
+    pub fn segment_word(&self) -> View<'a, 1> {
+        self.word
     }
 
     /// Bytes up to the segment's end.
@@ -139,6 +203,14 @@ impl<'a> SegmentSlice<'a> {
         self.words
     }
 
+    /// Whether the bytes from `at` on equal `bytes`; false if they do not end in the segment. Reads
+    /// each byte at most twice.
+    #[inline(always)]
+    pub fn holds(&self, at: u64, bytes: &[u8]) -> bool {
+        at.saturating_add(bytes.len() as u64) <= self.len_bytes
+            && holds(self.words, at as usize, bytes)
+    }
+
     /// A view of the first words.
     #[inline(always)]
     pub fn view<const COUNT: usize>(&self) -> View<'a, COUNT> {
@@ -146,25 +218,29 @@ impl<'a> SegmentSlice<'a> {
     }
 
     /// Copies at least two words out, each relaxed, and returns the [`sum::of`] the copy from word
-    /// `from` on, which is 1 or 2.
+    /// `from` on, which is 1 or 2. None if they and the `behind` bytes after them do not fit in the
+    /// segment.
     #[inline(always)]
-    pub fn copy_out_summed(&self, target: &mut [u64], from: usize) -> u64 {
+    pub fn copy_out_summed(&self, target: &mut [u64], from: usize, behind: u64) -> Option<u64> {
         debug_assert!(matches!(from, 1 | 2) && target.len() >= 2, "{} from {from}", target.len());
+        if target.len() as u64 * WORD > self.len_bytes.saturating_sub(behind) {
+            return None;
+        }
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, portable))))]
         if sum::has_instructions() {
-            let words = self.first(target.len());
+            let words = self.words;
             let (before, rest) = target.split_at_mut(from);
             for (index, word) in before.iter_mut().enumerate() {
                 *word = nth(words, index).load(Ordering::Relaxed);
             }
             // SAFETY: the processor has the instructions. `words` covers `from` words more than
-            // `rest`, by `first`, and `rest` is exclusively ours.
-            return unsafe {
+            // `rest`, as was checked, and `rest` is exclusively ours.
+            return Some(unsafe {
                 assembly::copy_summed(words.0.add(from * 8), rest.as_mut_ptr(), rest.len())
-            };
+            });
         }
-        copy_out(self.first(target.len()), target);
-        sum::of(&target[from..])
+        copy_out(self.words, target);
+        Some(sum::of(&target[from..]))
     }
 }
 
@@ -248,13 +324,13 @@ mod tests {
         let source: Vec<u64> =
             (1..100).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         let mut region = Region::heap(64 + 1024);
-        region.set_pool(Pool { at: 64, segment_shift: 10, segment_count: 1 });
+        region.set_pool(Pool { at: 64, words_at: 0, segment_shift: 10, segment_count: 1 });
         region.copy_in(128, &source);
         let slice = region.segment_slice(128).unwrap();
         for count in 2..source.len() {
             for from in [1, 2] {
                 let mut target = vec![7; count + 1];
-                let sum = slice.copy_out_summed(&mut target[..count], from);
+                let sum = slice.copy_out_summed(&mut target[..count], from, 0).unwrap();
                 assert_eq!(target[..count], source[..count]);
                 assert_eq!((target[count], sum), (7, sum::of(&source[from..count])));
             }
@@ -262,11 +338,46 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "outside of")]
-    fn a_summed_copy_past_the_end_is_refused() {
+    fn a_summed_copy_past_the_end_is_none() {
         let mut region = Region::heap(64 + 256);
-        region.set_pool(Pool { at: 64, segment_shift: 7, segment_count: 2 });
-        region.segment_slice(72).unwrap().copy_out_summed(&mut [0; 16], 1);
+        region.set_pool(Pool { at: 64, words_at: 0, segment_shift: 7, segment_count: 2 });
+        let slice = region.segment_slice(72).unwrap();
+        assert_eq!(slice.copy_out_summed(&mut [0; 16], 1, 0), None);
+        assert_eq!(slice.copy_out_summed(&mut [0; 14], 1, 16), None);
+        assert_eq!(slice.copy_out_summed(&mut [0; 13], 1, (-8_i64) as u64), None);
+        assert!(slice.copy_out_summed(&mut [0; 13], 1, 16).is_some());
+    }
+
+    #[test]
+    fn bytes_are_compared_up_to_the_segments_end() {
+        let mut region = Region::heap(64 + 256);
+        region.set_pool(Pool { at: 64, words_at: 0, segment_shift: 7, segment_count: 2 });
+        let bytes: Vec<u8> = (0..120).collect();
+        region.copy_in_bytes(72, &bytes);
+        region.copy_in_bytes(192, &bytes);
+        let slice = region.segment_slice(72).unwrap();
+        for at in 0..=bytes.len() {
+            for end in at..=bytes.len() {
+                assert!(slice.holds(at as u64, &bytes[at..end]), "{at}..{end}");
+            }
+            let further = [&bytes[at..], &[0]].concat();
+            assert!(!slice.holds(at as u64, &further), "{at}");
+        }
+        assert!(!slice.holds(u64::MAX, &bytes[..1]) && !slice.holds(121, &[]));
+    }
+
+    #[test]
+    fn a_table_ends_where_it_should() {
+        let region = Region::heap(64);
+        region.set(16, 5);
+        let table = region.table(8, 2);
+        assert_eq!([0, 1, 2, u64::MAX].map(|at| table.get(at)), [Some(0), Some(5), None, None]);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of")]
+    fn a_table_past_the_end_is_refused() {
+        Region::heap(64).table(8, 8);
     }
 
     #[test]

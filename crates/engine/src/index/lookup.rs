@@ -27,7 +27,7 @@ use tuckbox_arena::region::{LinePair, View, WORD};
 use crate::format::{
     choices_of, shard, IndexState, KeyHash, Slot, BUCKET_BYTES, BUCKET_WORD, SLOTS_PER_BUCKET,
 };
-use crate::storage::Context;
+use crate::storage::{Context, Directory};
 
 /// Words of a bucket.
 pub(super) const BUCKET_WORDS: usize = (BUCKET_BYTES / WORD) as usize;
@@ -94,9 +94,9 @@ layer! {
 impl<'a> Lookup<'a> {
     /// A bucket of a shard; none if the directory does not lead to a segment.
     #[inline(always)]
-    fn bucket_line(&self, shard_at: u64, bucket: u32) -> Option<View<'a, BUCKET_WORDS>> {
+    fn bucket_line(&self, directory: Directory<'_>, bucket: u32) -> Option<View<'a, BUCKET_WORDS>> {
         let (index, byte) = self.shape.bucket_place(bucket);
-        let segment = self.index_segment(shard_at, index)?;
+        let segment = directory.segment(index)?;
         match self.0.arena.region().line_in_segment(segment, byte) {
             Some(line) => Some(line),
             None => self.line_after_growth(segment, byte),
@@ -113,7 +113,7 @@ impl<'a> Lookup<'a> {
     /// The offset of a bucket; none if the directory does not lead to a segment.
     #[inline(always)]
     pub(crate) fn bucket_at(&self, shard_at: u64, bucket: u32) -> Option<u64> {
-        Some(self.0.arena.region().offset_of(self.bucket_line(shard_at, bucket)?))
+        Some(self.0.arena.region().offset_of(self.bucket_line(self.directory(shard_at), bucket)?))
     }
 
     /// The slots that a hash can lead to, in an index of this state and epoch. None if the bucket
@@ -127,8 +127,9 @@ impl<'a> Lookup<'a> {
         epoch: u64,
     ) -> Option<Tagged<'a>> {
         let (first, second) = choices_of(hash, state.count());
-        let first = self.bucket_line(shard_at, first)?;
-        let second = self.bucket_line(shard_at, second).unwrap_or(first);
+        let directory = self.directory(shard_at);
+        let first = self.bucket_line(directory, first)?;
+        let second = self.bucket_line(directory, second).unwrap_or(first);
         let pair = LinePair::new(first, second);
         let mut places = pair.words_with_top(hash.tag() as u16);
         // Once only, if both buckets are the same.

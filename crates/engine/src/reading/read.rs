@@ -2,8 +2,8 @@
 //!
 //! A read loads the shard's state and epoch, and finds the slot. It loads the slot, then the
 //! generation of its segment and word 0 of the record, then **the slot and the epoch again**. It
-//! copies the record, and checks word 0 and the generation again. It compares the whole key and
-//! verifies the checksum. If nothing was found, it checks that the state and the epoch are the same.
+//! compares the whole key, copies the record, checks word 0 and the generation again, and verifies the
+//! checksum. If nothing was found, it checks that the state and the epoch are the same.
 //!
 //! The race: while a reader copies, a writer may free the segment and reuse it, or write another
 //! record over one that was replaced. The second slot load makes this harmless: a slot is changed
@@ -28,7 +28,7 @@ use super::locked::Entries;
 use super::steps::{self, Copied, CopyError, CopyResult, FoundAt, Located, Seen};
 use crate::error::{would_block, Error, Result};
 use crate::eviction::{sample_hit, Eviction};
-use crate::format::{flag, shard, IndexState, KeyHash, RecordPlace, Sequence};
+use crate::format::{flag, shard, IndexState, KeyHash, RecordHeader, RecordPlace, Sequence};
 use crate::index::Lookup;
 use crate::repair::lock;
 use crate::storage::Context;
@@ -219,12 +219,17 @@ impl<'a> Reader<'a> {
         };
         // Each of these two kinds has its own copy of the code, specialised for the flags.
         match Sequence(located.first).flags() {
-            0 => {
-                self.try_record::<PROVES>(key, hash, notes_hit, seen, located.with_flags(0), buffer)
-            }
+            0 => self.try_record::<PROVES, true>(
+                key,
+                hash,
+                notes_hit,
+                seen,
+                located.with_flags(0),
+                buffer,
+            ),
             flag::EXPIRY => {
                 let located = located.with_flags(flag::EXPIRY);
-                self.try_record::<PROVES>(key, hash, notes_hit, seen, located, buffer)
+                self.try_record::<PROVES, true>(key, hash, notes_hit, seen, located, buffer)
             }
             _ => {
                 self.try_rare_record::<PROVES>(key, hash, notes_hit, seen.word, seen.epoch, buffer)
@@ -232,9 +237,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// As [`Reader::try_slot`], for a number or a long record. Loads and follows the slot again: its
-    /// values would leave their registers in all reads. A slot that is empty by now or has another
-    /// tag is a change. `epoch` was loaded before the slot was found.
+    /// As [`Reader::try_slot`], for a number, a long record, and one whose key was not found in its
+    /// place. Loads and follows the slot again: its values would leave their registers in all reads. A
+    /// slot that is empty by now or has another tag is a change. `epoch` was loaded before the slot was
+    /// found.
     #[inline(never)]
     fn try_rare_record<const PROVES: bool>(
         self,
@@ -249,15 +255,22 @@ impl<'a> Reader<'a> {
             return Some(Attempt::Changed);
         };
         match self.follow(seen) {
-            Ok(located) => self.try_record::<PROVES>(key, hash, notes_hit, seen, located, buffer),
+            Ok(located) => {
+                self.try_record::<PROVES, false>(key, hash, notes_hit, seen, located, buffer)
+            }
             Err(error) => self.attempt_of(error),
         }
     }
 
     /// Reads the record that a slot led to. The result of the attempt; none if the record is
     /// another key's.
+    ///
+    /// With `IN_PLACE`, compares the key with the record's before the copy: loads from a copy that was
+    /// just made wait for its stores (decision 70). If they differ, another read compares it with the
+    /// copy, which is verified then: the record is another key's, or has changed, or its key does not
+    /// end in its segment.
     #[inline(always)]
-    fn try_record<const PROVES: bool>(
+    fn try_record<const PROVES: bool, const IN_PLACE: bool>(
         self,
         key: &[u8],
         hash: KeyHash,
@@ -266,11 +279,19 @@ impl<'a> Reader<'a> {
         located: Located<'_>,
         buffer: &mut Buffer,
     ) -> Option<Attempt> {
-        let copied = match self.copy_record(located, buffer) {
+        let header = match self.header_of(&located) {
+            Ok(header) => header,
+            Err(error) => return self.attempt_of(error),
+        };
+        if IN_PLACE && !steps::has_key(&located, &header, key) {
+            let Seen { word, epoch, .. } = seen;
+            return self.try_rare_record::<PROVES>(key, hash, notes_hit, word, epoch, buffer);
+        }
+        let copied = match self.copy_record(located, header, buffer) {
             Ok(copied) => copied,
             Err(error) => return self.attempt_of(error),
         };
-        if !copied.header.has_key(&buffer.record, key) {
+        if !IN_PLACE && !copied.header.has_key(&buffer.record, key) {
             self.count_if_damaged(buffer, copied.content, copied.place);
             return None;
         }
@@ -364,7 +385,8 @@ impl<'a> Reader<'a> {
     /// Copies the record that a slot leads to, and checks that it was that slot's record all the
     /// time.
     pub(crate) fn read_slot(self, seen: Seen<'_>, buffer: &mut Buffer) -> CopyResult<Copied> {
-        self.copy_record(self.follow(seen)?, buffer)
+        let located = self.follow(seen)?;
+        self.copy_record(located, self.header_of(&located)?, buffer)
     }
 
     /// Follows a slot to its record, and checks that it was the slot's record then.
@@ -376,7 +398,7 @@ impl<'a> Reader<'a> {
         cx.arena.region().prefetch(offset + NEXT_LINES.start, NEXT_LINES.end - NEXT_LINES.start);
         cx.prefetch_later_records(offset);
         let record = cx.record_at(offset).ok_or(CopyError::Damaged)?;
-        let use_of_segment = cx.arena.generation_word(record.segment());
+        let use_of_segment = record.segment_word();
         let generation = use_of_segment.load(0, Ordering::Acquire);
         let start = record.view();
         let mut first = start.load(0, Ordering::Acquire);
@@ -390,13 +412,24 @@ impl<'a> Reader<'a> {
         Ok(Located { record, use_of_segment, place, start, first })
     }
 
+    /// The header of a record, if there is a valid one.
+    #[inline(always)]
+    fn header_of(self, located: &Located<'_>) -> CopyResult<RecordHeader> {
+        match self.parse_header(&located.start, located.first) {
+            Some(header) => Ok(header),
+            None if steps::is_still(located) => Err(CopyError::Damaged),
+            None => Err(CopyError::Changed),
+        }
+    }
+
     /// Copies a record and its header into the buffer, and checks that it did not change meanwhile.
     #[inline(always)]
-    fn copy_record(self, located: Located<'_>, buffer: &mut Buffer) -> CopyResult<Copied> {
-        let Some(header) = self.parse_header(&located.start, located.first) else {
-            let is_still = steps::is_still(&located);
-            return Err(if is_still { CopyError::Damaged } else { CopyError::Changed });
-        };
+    fn copy_record(
+        self,
+        located: Located<'_>,
+        header: RecordHeader,
+        buffer: &mut Buffer,
+    ) -> CopyResult<Copied> {
         if header.sequence.is_busy() {
             // A live writer is rewriting it, or a writer died: the lock tells which.
             return Err(CopyError::Changed);

@@ -160,12 +160,17 @@ pub fn is_confirmed(seen: Seen<'_>) -> bool {
     true
 }
 
+/// Whether a record has this key. False also if its key does not end in its segment.
+#[inline(always)]
+pub fn has_key(located: &Located<'_>, header: &RecordHeader, key: &[u8]) -> bool {
+    header.key_bytes == key.len() as u64 && located.record.holds(header.key_at, key)
+}
+
 /// Copies a record that lies in one segment, and returns the sum of its content; none if it
 /// continues in another segment.
 #[inline(always)]
 pub fn copy(located: &Located<'_>, header: &RecordHeader, words: &mut [u64]) -> Option<u64> {
-    (header.log_bytes + TRAILER_BYTES <= located.record.len_bytes())
-        .then(|| located.record.copy_out_summed(words, header.content_from()))
+    located.record.copy_out_summed(words, header.content_from(), TRAILER_BYTES)
 }
 
 /// Whether a record was in its place, unchanged, since it was located.

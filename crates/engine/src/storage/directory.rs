@@ -4,6 +4,7 @@
 //! Index segments stay index segments while the shard has entries. Ghosts get theirs when there is
 //! something to remember.
 
+use tuckbox_arena::region::Table;
 use tuckbox_arena::segments::Owner;
 
 use super::context::Context;
@@ -14,22 +15,31 @@ use crate::format::{shard, IndexState};
 const PAGE_BYTES: u64 = 4096;
 const PAGE_WORDS: usize = PAGE_BYTES as usize / 8;
 
-impl Context {
-    /// The segment in an entry of a shard's index directory, which need not exist. None behind the
-    /// end of the directory.
+/// The index directory of a shard, for several entries with one check.
+#[derive(Clone, Copy)]
+pub struct Directory<'a>(Table<'a>);
+
+impl Directory<'_> {
+    /// The segment in an entry, which need not exist. None if `index` is past the end.
     #[inline(always)]
-    pub fn index_segment(&self, shard_at: u64, index: u64) -> Option<u64> {
-        if index >= self.shape.directory_len {
-            return None;
-        }
-        let entry = self.arena.region().get(shard_at + shard::DIRECTORY + index * 8);
-        Some(entry.wrapping_sub(1))
+    pub fn segment(&self, index: u64) -> Option<u64> {
+        Some(self.0.get(index)?.wrapping_sub(1))
+    }
+}
+
+impl Context {
+    /// The index directory of a shard.
+    #[inline(always)]
+    pub fn directory(&self, shard_at: u64) -> Directory<'_> {
+        let words =
+            self.arena.region().table(shard_at + shard::DIRECTORY, self.shape.directory_len);
+        Directory(words)
     }
 
     /// The offset of a bucket's ghosts; none if they have no segment.
     pub(crate) fn ghosts_at(&self, shard_at: u64, bucket: u32) -> Option<u64> {
         let (index, at) = self.shape.ghosts_place(bucket);
-        let segment = self.index_segment(shard_at, index)?;
+        let segment = self.directory(shard_at).segment(index)?;
         self.is_usable(segment).then(|| self.arena.geometry().segment_at(segment as u32) + at)
     }
 }

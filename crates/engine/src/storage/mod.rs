@@ -19,6 +19,7 @@ mod shard;
 mod vacated;
 
 pub use self::context::{check_tag, Context};
+pub use self::directory::Directory;
 pub use self::logs::{Need, Reservation};
 pub use self::records::{RECORD_BYTES, RECORD_START_WORDS};
 pub use self::scratch::{uncleared, with_scratch};

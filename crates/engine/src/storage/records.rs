@@ -218,13 +218,6 @@ impl Shard<'_> {
             return false;
         }
         let offset = self.cx.offset_of(position);
-        // Most keys end within the first words of the record, which are in its first segment. Comparing
-        // them in a copy is faster.
-        if header.key_at + header.key_bytes <= RECORD_SPACE_MIN {
-            let mut words = [0; RECORD_START_WORDS];
-            self.region().copy_out(offset, &mut words);
-            return header.has_key(&words, key);
-        }
         if position.byte + header.log_bytes <= self.cx.shape.log_bytes {
             return self.region().holds(offset + header.key_at, key);
         }
@@ -278,11 +271,13 @@ impl Shard<'_> {
         words: &mut [u64],
     ) -> Option<u64> {
         debug_assert_eq!(words.len() as u64 * 8, header.log_bytes);
-        let content = if header.log_bytes + TRAILER_BYTES <= record.len_bytes() {
-            record.copy_out_summed(words, header.content_from())
-        } else {
-            let is_copied = self.cx.copy_across(self.cx.position_in(record), words);
-            is_copied.then(|| header.content(words))?
+        let in_segment = record.copy_out_summed(words, header.content_from(), TRAILER_BYTES);
+        let content = match in_segment {
+            Some(content) => content,
+            None => {
+                let is_copied = self.cx.copy_across(self.cx.position_in(record), words);
+                is_copied.then(|| header.content(words))?
+            }
         };
         let copied = RecordHeader::from_copy(words, &self.cx.shape);
         copied.is_some_and(|it| it == *header).then_some(content)
