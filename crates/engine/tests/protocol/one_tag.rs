@@ -61,6 +61,11 @@ fn each_of_them_is_found_replaced_and_removed() {
     }
     hooks::clear();
     assert!(met.get() > 0, "no reader met another key first");
+    assert_eq!(
+        twins[0].stats().checksum_mismatches,
+        0,
+        "another key's record is not a damaged one"
+    );
     assert_sound(&twins[0]);
 }
 
