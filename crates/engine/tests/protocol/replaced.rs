@@ -54,31 +54,34 @@ fn draws() -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// Runs `work` when a read has loaded the slot for the second time; what it returns.
-fn read_beside(reader: &Cache, mut work: impl FnMut() + 'static) -> Option<Seen> {
-    let was_reached = Rc::new(Cell::new(false));
-    let reached = Rc::clone(&was_reached);
+/// Runs `work` each of the first `times` times that a read has confirmed a slot, with the count of
+/// them; what the read returns.
+fn read_beside(reader: &Cache, times: u64, mut work: impl FnMut(u64) + 'static) -> Option<Seen> {
+    let confirmed = Rc::new(Cell::new(0));
+    let count = Rc::clone(&confirmed);
     hooks::set(move |point| {
-        if point == Point::SlotConfirmed && !reached.replace(true) {
-            work();
+        if point == Point::SlotConfirmed && count.get() < times {
+            count.set(count.get() + 1);
+            work(count.get());
         }
     });
     let seen = look(reader, KEY);
     hooks::clear();
-    assert!(was_reached.get());
+    assert_eq!(confirmed.get(), times);
     seen
 }
 
-/// Its old record's place holds another key's record: the read must not take that for a miss.
+/// Its old record's place holds another key's record, and so does its next one's when the read looks
+/// again: the read must not take that for a miss.
 #[test]
 fn a_key_is_found_whose_old_place_has_another_keys_record() {
     let (twins, _) = prepared(2);
     let writer = Arc::clone(&twins[1]);
-    let seen = read_beside(&twins[0], move || {
-        assert!(replace(&writer, KEY, 2, LEN));
-        assert!(replace(&writer, OTHER, 2, LEN));
+    let seen = read_beside(&twins[0], 2, move |count| {
+        assert!(replace(&writer, KEY, 1 + count, LEN));
+        assert!(replace(&writer, OTHER, 1 + count, LEN));
     });
-    assert_eq!(seen, Some(Seen::Value(2)));
+    assert_eq!(seen, Some(Seen::Value(3)));
     assert_sound(&twins[0]);
 }
 
@@ -90,7 +93,7 @@ fn a_record_in_an_old_place_of_its_key_is_not_read_before_it_is_published() {
     let (writer, later) = (Arc::clone(&twins[1]), Arc::clone(&twins[2]));
     let stopped = Rc::new(Cell::new(None));
     let held = Rc::clone(&stopped);
-    let seen = read_beside(&twins[0], move || {
+    let seen = read_beside(&twins[0], 1, move |_| {
         assert!(replace(&writer, KEY, 2, LEN));
         let victim = Stopped::start(&writer, nth(Point::CursorMoved, 1), |cache| {
             assert!(replace(cache, KEY, 3, LEN));
@@ -232,12 +235,14 @@ fn a_key_is_found_in_a_full_cache_whose_old_place_has_another_keys_record() {
     for further in (0..40).step_by(3) {
         let twins = full(2, further);
         let writer = Arc::clone(&twins[1]);
-        let seen = read_beside(&twins[0], move || {
-            store(&writer, KEY, 2, LENS[1]);
-            store(&writer, OTHER, 2, LENS[2]);
+        // The other key's value is as long as the place of the key's former record.
+        let seen = read_beside(&twins[0], 2, move |count| {
+            let lens = if count == 1 { [LENS[1], LENS[2]] } else { [LENS[0], LENS[1] - 100] };
+            store(&writer, KEY, 1 + count, lens[0]);
+            store(&writer, OTHER, 1 + count, lens[1]);
         });
-        assert_eq!(seen, Some(Seen::Value(2)), "{further}");
-        assert_eq!(look(&twins[1], OTHER), Some(Seen::Value(2)), "{further}");
+        assert_eq!(seen, Some(Seen::Value(3)), "{further}");
+        assert_eq!(look(&twins[1], OTHER), Some(Seen::Value(3)), "{further}");
         assert_sound(&twins[0]);
     }
 }
