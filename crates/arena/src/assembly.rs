@@ -1,5 +1,5 @@
-//! Copies, sums and compares words and bytes that others may be writing, by the vector registers and the
-//! string instruction of x86-64. Assembly, because to the compiler it is no plain read of memory:
+//! Copies, sums and compares words and bytes that others may be writing, by the vector registers and
+//! the string instruction of x86-64. Assembly, because to the compiler it is no plain read of memory:
 //! the proposed byte-wise atomic copy (RFC 3301) allows that.
 //!
 //! Knows addresses, which [`region`](crate::region) has checked. Must not know what is there.
@@ -171,7 +171,7 @@ pub(crate) unsafe fn are_equal(first: *const u8, second: *const u8, len_bytes: u
     // SAFETY: the caller guarantees the ranges; the instructions read nothing else.
     unsafe {
         std::arch::asm!(
-            // The last sixteen first; the others before them may overlap them.
+            // First the last sixteen bytes, then whole sixteens before them, which may overlap these.
             "movdqu {a}, [{first} + {at} - 16]",
             "movdqu {b}, [{second} + {at} - 16]",
             "pcmpeqb {a}, {b}",

@@ -305,7 +305,7 @@ impl Geometry {
 
     pub(crate) fn pool(&self) -> Pool {
         let segment_count = self.segment_count as u32;
-        // Loaded twice by each read.
+        // The generation: a read loads it twice.
         let words_at = self.segment_word_at(segment::GENERATION, 0);
         Pool { at: self.pool_at, words_at, segment_shift: self.segment_shift, segment_count }
     }

@@ -160,7 +160,8 @@ pub fn is_confirmed(seen: Seen<'_>) -> bool {
     true
 }
 
-/// Whether a record has this key. False also if its key does not end in its segment.
+/// Whether a record has this key. False also if its key continues in another segment. If the bytes
+/// there are the key's by chance, the checksum fails.
 #[inline(always)]
 pub fn has_key(located: &Located<'_>, header: &RecordHeader, key: &[u8]) -> bool {
     header.key_bytes == key.len() as u64 && located.record.holds(header.key_at, key)

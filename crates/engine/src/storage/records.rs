@@ -218,7 +218,7 @@ impl Shard<'_> {
             return false;
         }
         let offset = self.cx.offset_of(position);
-        if position.byte + header.log_bytes <= self.cx.shape.log_bytes {
+        if position.byte + header.key_at + header.key_bytes <= self.cx.shape.log_bytes {
             return self.region().holds(offset + header.key_at, key);
         }
         self.has_key_that_crosses(offset, header.key_at, key)

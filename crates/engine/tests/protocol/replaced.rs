@@ -235,7 +235,7 @@ fn a_key_is_found_in_a_full_cache_whose_old_place_has_another_keys_record() {
     for further in (0..40).step_by(3) {
         let twins = full(2, further);
         let writer = Arc::clone(&twins[1]);
-        // The other key's value is as long as the place of the key's former record.
+        // The other key's value fits into the place of the key's former record.
         let seen = read_beside(&twins[0], 2, move |count| {
             let lens = if count == 1 { [LENS[1], LENS[2]] } else { [LENS[0], LENS[1] - 100] };
             store(&writer, KEY, 1 + count, lens[0]);
