@@ -435,6 +435,8 @@ impl<'a> Reader<'a> {
             return Err(CopyError::Changed);
         }
         let count = (header.log_bytes / 8) as usize;
+        // Here, so that its values need not be kept until the record is copied (decision 70).
+        buffer.header = header;
         let Some(words) = buffer.record_space(count) else {
             return Err(CopyError::NoMemory(count * 8));
         };
@@ -445,11 +447,7 @@ impl<'a> Reader<'a> {
                 .then(|| header.content(words)),
         };
         match (steps::is_still_after_copy(&located), content) {
-            (true, Some(content)) => {
-                // Stored here, while it is still in registers (decision 70).
-                buffer.header = header;
-                Ok(Copied { header, content, place: located.place })
-            }
+            (true, Some(content)) => Ok(Copied { header, content, place: located.place }),
             (true, None) => Err(CopyError::Damaged),
             (false, _) => Err(CopyError::Changed),
         }
