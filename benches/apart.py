@@ -58,10 +58,14 @@ def measure(row_id: str, rounds: int, is_quick: bool, progress: Callable[[str], 
     except EOFError:
         process.join()
         raise RowError(f"its process ended without a result: {_ending(process.exitcode)}") from None
-    finally:
-        ours.close()
+    except RowError:
+        raise
+    except BaseException:
         # On this signal the process removes its folders. A second signal has no effect.
         process.terminate()
+        raise
+    finally:
+        ours.close()
         process.join()
 
 
