@@ -2,7 +2,8 @@
 
 Owns the processes and their load: 90 % gets and 10 % sets of the same keys, in a random order for
 each process, for a given time. More processes than cores cannot do more; the row shows whether they
-do less.
+do less. The peer is a dict in each process, with the same load: processes that share nothing also
+slow each other down, because their keys and values do not all fit in the processor's caches.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from tuckbox import Cache
 
@@ -27,6 +31,14 @@ _COUNTS = (1, 2, 4, 8, 16, 32, 64)
 _ROUNDS_MAX = 6
 
 
+@dataclass(frozen=True)
+class Worked:
+    """How many operations a process did, and the CPU time that they took."""
+
+    operations: int
+    spent_ns: int
+
+
 class Party:
     """One process."""
 
@@ -35,15 +47,27 @@ class Party:
         dice = random.Random(number)
         self._keys = keys(_ENTRIES)
         self._cache = Cache(path)
+        self._table = {key: make(key, _VALUE_BYTES) for key in self._keys}
         self._drawn = [
             (key, make(key, _VALUE_BYTES, Stamp(dice.randrange(_EDITIONS))))
             for key in (dice.choice(self._keys) for _ in range(_DRAWN))
         ]
         self._is_set = [dice.random() < _SET_SHARE for _ in range(_DRAWN)]
 
-    def work(self, seconds: float) -> tuple[int, int]:
-        """Work for so long; return the number of operations, and the CPU time in nanoseconds."""
-        get, set_ = self._cache.get, self._cache.set
+    def share(self, seconds: float) -> Worked:
+        """Use the cache for so long."""
+        return self._work(seconds, self._cache.get, self._cache.set)
+
+    def keep(self, seconds: float) -> Worked:
+        """Use the dict for so long."""
+        return self._work(seconds, self._table.get, self._table.__setitem__)
+
+    def _work(
+        self,
+        seconds: float,
+        get: Callable[[str], object],
+        set_: Callable[[str, bytes], object],
+    ) -> Worked:
         drawn = list(zip(self._is_set, self._drawn, strict=True))
         done = 0
         spent = time.thread_time_ns()
@@ -56,33 +80,41 @@ class Party:
                 else:
                     get(key)
             done += 1_000
-        return done, time.thread_time_ns() - spent
+        return Worked(done, time.thread_time_ns() - spent)
 
     def verify(self) -> None:
         """Raise WrongAnswerError unless every key has one of its own values, undamaged."""
         for key in self._keys:
             read(key, self._cache.get(key))
+            read(key, self._table.get(key))
+
+
+# The methods that use the cache, and the dict.
+_WAYS = (Party.share.__name__, Party.keep.__name__)
+# Nanoseconds of an operation, by method and number of processes.
+_Samples = defaultdict[tuple[str, int], list[float]]
 
 
 def measure(conditions: Conditions) -> list[Figure]:
     """Measure 1 to 64 processes."""
     path = conditions.tmpfs / "many.tuck"
     seconds = 0.2 if conditions.is_quick else 0.5
-    elapsed: dict[int, list[float]] = {count: [] for count in _COUNTS}
-    spent: dict[int, list[float]] = {count: [] for count in _COUNTS}
+    elapsed, spent = _Samples(list), _Samples(list)
     with Cache(path) as cache:
         for key in keys(_ENTRIES):
             cache.set(key, make(key, _VALUE_BYTES))
         conditions.progress(f"starting {_COUNTS[-1]} processes")
         with Crew(_COUNTS[-1], Party, str(path)) as parties:
-            parties.ask("work", 0.01)
+            for way in _WAYS:
+                parties.ask(way, 0.01)
             for number in range(min(conditions.rounds, _ROUNDS_MAX)):
                 for count in _COUNTS:
                     conditions.progress(f"round {number + 1}: {count} processes")
-                    answers = parties.ask("work", seconds, count=count)
-                    done = sum(operations for operations, _ in answers)
-                    elapsed[count].append(seconds * 1e9 / done)
-                    spent[count].append(sum(ns for _, ns in answers) / done)
+                    for way in _WAYS[:: -1 if number % 2 else 1]:
+                        answers: list[Worked] = parties.ask(way, seconds, count=count)
+                        done = sum(worked.operations for worked in answers)
+                        elapsed[way, count].append(seconds * 1e9 / done)
+                        spent[way, count].append(sum(each.spent_ns for each in answers) / done)
             parties.ask("verify", count=1)
     cores = len(os.sched_getaffinity(0))
     return [
@@ -91,27 +123,26 @@ def measure(conditions: Conditions) -> list[Figure]:
     ]
 
 
-def _curve(what: str, samples: dict[int, list[float]]) -> list[Figure]:
-    alone = tuple(samples[1])
+def _curve(what: str, samples: _Samples) -> list[Figure]:
+    ours, theirs = _WAYS
     return [
         Figure(
             what,
             "ns",
-            tuple(of),
-            "one process",
-            alone,
+            tuple(samples[ours, count]),
+            "dict in each process",
+            tuple(samples[theirs, count]),
             "ours / theirs",
-            None,
             at=count,
             along="processes",
         )
-        for count, of in samples.items()
+        for count in _COUNTS
     ]
 
 
 ROW = Row(
     id="processes",
     title="1 to 64 processes, 90 % gets",
-    text="all processes use the same 20,000 keys",
+    text="all processes use the same 20,000 keys; the peer is a dict in each, with the same load",
     measure=measure,
 )

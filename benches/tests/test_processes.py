@@ -54,10 +54,15 @@ def test_readers_and_writers_make_what_they_say(tmp_path: Path) -> None:
         assert party.write(0.01) > 0
         assert party.write_paced(0.05, 2_000) > 0
         party.verify()
-        done, spent = many_processes.Party(0, str(path)).work(0.01)
-        assert done >= 1_000
-        assert spent > 0
-        party.verify()
+        member = many_processes.Party(0, str(path))
+        before = cache.stats()
+        shared, kept = member.share(0.01), member.keep(0.01)
+        after = cache.stats()
+        assert 0 < after.hits - before.hits < shared.operations
+        assert after.hits - before.hits + after.sets - before.sets == shared.operations
+        assert kept.operations >= 1_000
+        assert min(shared.spent_ns, kept.spent_ns) > 0
+        member.verify()
 
 
 def test_a_writer_fills_the_cache_and_proves_it(tmp_path: Path) -> None:
