@@ -150,14 +150,14 @@ test-musl: ## The engine with another C library, musl: files, locks, forks, kill
 
 test-torture: ## Answers that break a promise, and must be caught by the torture.
 	@scripts/require cargo cc
-	cargo test --profile checked -p tuckbox-torture --features tuckbox-torture/points
+	scripts/scratch cargo test --profile checked -p tuckbox-torture --features tuckbox-torture/points
 
 test-controls: $(venv)/made ## Engines that break a promise, and must be caught by the torture.
-	crates/torture/controls.sh
+	scripts/scratch crates/torture/controls.sh
 	tests/reliability/controls.sh $(python)
 
 test-fuzz: ## Each fuzz target on a fixed set of inputs; `make torture` searches at random.
-	fuzz/run.sh fixed
+	scripts/scratch fuzz/run.sh fixed
 
 # The families of tests/reliability run in test-reliability, with their figures.
 # The fixed seed gives a set one order: xdist demands the same list of tests from each process.
@@ -174,7 +174,7 @@ test-rig: $(venv)/built ## What the lab, the trials and the benchmarks share; an
 	$(venv)/bin/pytest -c rig/pyproject.toml rig/tests
 
 test-reliability: $(venv)/built ## The short lane: every promise on trial, a quarter of an hour.
-	$(python) -m reliability run --lane short $(ARGS)
+	scripts/scratch $(python) -m reliability run --lane short $(ARGS)
 
 test-catalogue: $(venv)/built ## The catalogue of promises: what runs it, and what it says.
 	$(venv)/bin/pytest -c reliability/pyproject.toml reliability/tests

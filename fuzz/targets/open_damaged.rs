@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use libfuzzer_sys::fuzz_target;
 use tuckbox_engine::{ArenaError, Buffer, Cache, Clock, Config, Error, Place, Terms, Ttl, Value};
 use tuckbox_testkit::header;
+use tuckbox_testkit::scratch;
 use tuckbox_testkit::stamp::{self, Stamp};
 
 const KEYS: u64 = 80;
@@ -26,9 +27,7 @@ fn config() -> Config {
 }
 
 fn path() -> PathBuf {
-    let folder = PathBuf::from("/dev/shm");
-    let folder = if folder.is_dir() { folder } else { std::env::temp_dir() };
-    folder.join(format!("tuckbox-fuzz-{:010}", std::process::id()))
+    scratch::folder().join(format!("tuckbox-fuzz-{:010}", std::process::id()))
 }
 
 fn open() -> Result<Cache, Error> {

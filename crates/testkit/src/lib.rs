@@ -4,6 +4,7 @@
 pub mod header;
 pub mod oracle;
 pub mod process;
+pub mod scratch;
 pub mod shared;
 pub mod specimen;
 pub mod stamp;

@@ -8,7 +8,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use tuckbox_engine::format::plan::plan;
 use tuckbox_engine::format::shape::Shape;
 use tuckbox_engine::{ArenaError, Buffer, Cache, Clock, Config, Error, Place, Ttl, Value};
 
+use crate::scratch;
 use crate::stamp::{self, Stamp, Stream};
 
 /// The time at which the clock of [`config`] stands.
@@ -63,9 +64,8 @@ impl Scratch {
     pub fn new() -> Scratch {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = Path::new("/dev/shm");
-        let folder = if folder.is_dir() { folder.into() } else { std::env::temp_dir() };
-        let path = folder.join(format!("tuckbox-specimen-{}-{number}", std::process::id()));
+        let path =
+            scratch::folder().join(format!("tuckbox-specimen-{}-{number}", std::process::id()));
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(true).open(&path);
         let file = file.unwrap_or_else(|error| panic!("cannot make {}: {error}", path.display()));

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use tuckbox_testkit::scratch;
+
 /// A folder for one run. It is removed with its contents when dropped, unless [`Folder::keep`] was
 /// called.
 #[derive(Debug)]
@@ -11,23 +13,12 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// A new folder in `parent`. Without a parent, in shared memory or the folder for temporary
-    /// files.
+    /// A new folder in `parent`. Without a parent, where tests keep their files.
     ///
     /// # Panics
     /// If the folder cannot be created.
     pub fn new(parent: Option<&Path>) -> Folder {
-        let parent = parent.map_or_else(
-            || {
-                let memory = PathBuf::from("/dev/shm");
-                if memory.is_dir() {
-                    memory
-                } else {
-                    std::env::temp_dir()
-                }
-            },
-            Path::to_path_buf,
-        );
+        let parent = parent.map_or_else(scratch::folder, Path::to_path_buf);
         let random = fastrand::u64(..);
         let path = parent.join(format!("torture-{}-{random:08x}", std::process::id()));
         std::fs::create_dir_all(&path)
