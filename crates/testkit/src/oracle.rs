@@ -165,7 +165,15 @@ impl<'a> Oracle<'a> {
             return Ok(());
         }
         let change = match found {
-            Some(sequence) if sequence == known.announced.sequence => known.announced,
+            Some(sequence) if sequence == known.announced.sequence => match known.acknowledged {
+                // A new time to live for the same value: nobody can tell whether it was set.
+                before @ Change { outcome: Outcome::Expiring, .. }
+                    if before.sequence == sequence =>
+                {
+                    before
+                }
+                _ => known.announced,
+            },
             Some(sequence) if sequence == known.acknowledged.sequence => known.acknowledged,
             Some(sequence) if sequence < known.acknowledged.sequence => return Err(Wrong::Stale),
             Some(_) => return Err(Wrong::NotStoredYet),
@@ -256,6 +264,25 @@ mod tests {
                 oracle.announce(3, change(2, Outcome::Present));
                 assert_eq!(oracle.resolve(3, found), expected, "{found:?}");
                 assert_eq!(oracle.known(3).is_settled(), expected.is_ok());
+            }
+        });
+    }
+
+    #[test]
+    fn a_value_may_expire_if_its_writer_died_while_it_changed_the_time_to_live() {
+        with_oracle(|oracle| {
+            for (before, after) in
+                [(Outcome::Expiring, Outcome::Present), (Outcome::Present, Outcome::Expiring)]
+            {
+                oracle.announce(0, change(1, before));
+                oracle.acknowledge(0);
+                oracle.announce(0, change(1, after));
+                assert_eq!(oracle.resolve(0, Some(1)), Ok(()));
+                let known = oracle.known(0);
+                assert!(known.is_settled());
+                for found in [Some(1), None] {
+                    assert_eq!(oracle.judge(0, known, found, false), Ok(()), "{before:?}");
+                }
             }
         });
     }
