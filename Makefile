@@ -137,7 +137,7 @@ prose: $(venv)/made ## Words and sentences of documents, comments and docstrings
 	$(venv)/bin/ast-grep scan --report-style short
 
 test-rust: $(venv)/made ## The engine: operations, model, protocol, damage, documentation; the codec.
-	cargo test --profile checked -p tuckbox-arena -p tuckbox-engine -p tuckbox-testkit
+	scripts/scratch cargo test --profile checked -p tuckbox-arena -p tuckbox-engine -p tuckbox-testkit
 	# The build of crates/engine/tests/mutants.sh, which uses it again.
 	CARGO_PROFILE_CHECKED_DEBUG=0 CARGO_PROFILE_CHECKED_OPT_LEVEL=1 cargo test --profile checked -p tuckbox-engine \
 		--features hooks,mutants --test protocol --test power_cut --test resize --test gate --test dead_segments
@@ -146,7 +146,7 @@ test-rust: $(venv)/made ## The engine: operations, model, protocol, damage, docu
 
 test-musl: ## The engine with another C library, musl: files, locks, forks, kills.
 	@scripts/require cargo cc
-	crates/engine/tests/systems.sh musl
+	scripts/scratch crates/engine/tests/systems.sh musl
 
 test-torture: ## Answers that break a promise, and must be caught by the torture.
 	@scripts/require cargo cc
@@ -229,7 +229,7 @@ scale: $(venv)/built $(venv)/drawing ## What near tiers cost the far one, from 1
 	$(python) -m benches.scale document
 
 torture: $(venv)/contestants ## The nightly lane, hours: every promise on trial, and the drivers; goes on where it was interrupted.
-	$(python) -m reliability run --lane nightly --out reliability/records --resume $(ARGS)
+	scripts/scratch $(python) -m reliability run --lane nightly --out reliability/records --resume $(ARGS)
 	$(MAKE) --no-print-directory test-drivers ARGS=--nightly
 	$(python) -m reliability document
 	# `make test` tries the same cases each time.

@@ -19,6 +19,9 @@ from benches.places import places
 from benches.row import Conditions, Figure
 from benches.rows import choose
 
+# How long a process may take to remove its folders.
+_END_SECONDS_MAX = 60.0
+
 
 class RowError(Exception):
     """A row could not be measured; the message says why."""
@@ -66,7 +69,9 @@ def measure(row_id: str, rounds: int, is_quick: bool, progress: Callable[[str], 
         raise
     finally:
         ours.close()
-        process.join()
+        process.join(_END_SECONDS_MAX)
+        if process.is_alive():
+            process.kill()
 
 
 def _answer(ours: Connection, progress: Callable[[str], None]) -> Measured:

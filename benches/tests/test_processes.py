@@ -61,6 +61,7 @@ def test_readers_and_writers_make_what_they_say(tmp_path: Path) -> None:
         assert 0 < after.hits - before.hits < shared.operations
         assert after.hits - before.hits + after.sets - before.sets == shared.operations
         assert kept.operations >= 1_000
+        assert shared.began_ns < shared.ended_ns <= kept.began_ns < kept.ended_ns
         assert min(shared.spent_ns, kept.spent_ns) > 0
         member.verify()
 
