@@ -139,7 +139,7 @@ prose: $(venv)/made ## Words and sentences of documents, comments and docstrings
 test-rust: $(venv)/made ## The engine: operations, model, protocol, damage, documentation; the codec.
 	scripts/scratch cargo test --profile checked -p tuckbox-arena -p tuckbox-engine -p tuckbox-testkit
 	# The build of crates/engine/tests/mutants.sh, which uses it again.
-	CARGO_PROFILE_CHECKED_DEBUG=0 CARGO_PROFILE_CHECKED_OPT_LEVEL=1 cargo test --profile checked -p tuckbox-engine \
+	CARGO_PROFILE_CHECKED_DEBUG=0 CARGO_PROFILE_CHECKED_OPT_LEVEL=1 scripts/scratch cargo test --profile checked -p tuckbox-engine \
 		--features hooks,mutants --test protocol --test power_cut --test resize --test gate --test dead_segments
 	# One thread: CPython 3.11 can crash when threads that are not its own come in at the same time.
 	PYO3_PYTHON=$(CURDIR)/$(python) cargo test --profile checked -p tuckbox-python -- --test-threads=1
