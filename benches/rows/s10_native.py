@@ -21,9 +21,7 @@ _GOALS = {
 _GOALS_OF_MOKA = dict.fromkeys(_GETS, Goal("at least", 1.0))
 _OURS = "tuckbox"
 _STRIPPED = "stripped"
-_LIMITED_BY = (
-    "a stripped get from memory that others may change: index, key, checks, checksum and copy"
-)
+_LIMITED_BY = "a stripped get in the program's own memory: index, key, checksum and copy"
 # Where a process's memory lies makes a cache faster or slower by several per cent.
 _ROUNDS_OF_A_PROCESS = 3
 

@@ -50,7 +50,7 @@ control sparse reopen --seconds 1 --creators 4 --killed-creators 4
 '
 
 sound() { # arguments of torture
-    if ! timeout 180 "$target/release/torture" "$@" > "$target/sound-$1.json" 2> "$target/sound-$1.log"; then
+    if ! timeout 1200 "$target/release/torture" "$@" > "$target/sound-$1.json" 2> "$target/sound-$1.log"; then
         echo "FAILED without a broken rule: torture $*"
         return 1
     fi
@@ -63,7 +63,7 @@ control() { # mutant, arguments of torture
         echo "no rule is called $mutant"
         return 1
     fi
-    TUCKBOX_MUTANT=$mutant timeout 180 "$target/release/torture" "$@" > "$log.json" 2> "$log.log" || status=$?
+    TUCKBOX_MUTANT=$mutant timeout 1200 "$target/release/torture" "$@" > "$log.json" 2> "$log.log" || status=$?
     # 1: torture found a failure. 2: its watchdog did. Anything else is a crash or a pass.
     if [ $status != 1 ] && [ $status != 2 ]; then
         echo "NOT CAUGHT: $mutant, by torture $* (status $status)"

@@ -163,7 +163,7 @@ def test_a_hanging_worker_fails_its_row_and_leaves_nothing(
     tmp_path: Path, processes_in: Left
 ) -> None:
     watching = Watching()
-    short = suite(form={"rounds": 2, "cell_seconds_max": 8.0})
+    short = suite(form={"rounds": 2, "cell_seconds_max": 20.0})
     cells = run_suite(tmp_path, "hangs", "honest", of=short, watcher=watching)
     hung = [cell for cell in cells if cell.contestant == "hangs"]
     # It does not run again in the second round.

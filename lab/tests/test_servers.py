@@ -64,7 +64,7 @@ def test_several_workers_share_a_server_and_nobody_is_pinned(tmp_path: Path) -> 
     [
         ("mortal", "the server mortal died: signal SIGKILL, last output: tiny: out of luck"),
         ("sleepy", "worker 0 hung in probe_write: no answer in time, killed"),
-        ("deaf", "the server deaf was not ready within 1 s, last output: tiny: I cannot hear you"),
+        ("deaf", "the server deaf was not ready within 5 s, last output: tiny: I cannot hear you"),
         ("broken", "the server broken did not start: exit status 1, last output: tiny: no server"),
     ],
 )
@@ -166,9 +166,12 @@ def test_pinned_processes_run_where_they_should(tmp_path: Path) -> None:
         ) as running:
             # A connection makes the server start a thread.
             _, writer = await asyncio.open_connection("127.0.0.1", int(running.settings["port"]))
-            await asyncio.sleep(0.2)
-            tasks = [int(task.name) for task in Path(f"/proc/{running.pid}/task").iterdir()]
-            assert len(tasks) > 1
+            tasks: list[int] = []
+            async with asyncio.timeout(30):
+                while len(tasks) < 2:
+                    await asyncio.sleep(0.01)
+                    folder = Path(f"/proc/{running.pid}/task")
+                    tasks = [int(task.name) for task in folder.iterdir()]
             seen["server"] = set().union(*(os.sched_getaffinity(task) for task in tasks))
             writer.close()
 

@@ -224,9 +224,10 @@ def test_the_maker_of_a_cancelled_call_goes_on(run: Run, local: Any) -> None:
     make = Maker(held=True)
 
     async def main() -> None:
-        with anyio.move_on_after(0.02) as scope:
-            await local.aget_or_set("key", make)
-        assert scope.cancelled_caught
+        async with anyio.create_task_group() as group:
+            group.start_soon(local.aget_or_set, "key", make)
+            await until(lambda: make.calls == 1)
+            group.cancel_scope.cancel()
         make.is_held = False
         assert await local.aget_or_set("key", Maker("other")) == "made"
 
@@ -284,8 +285,10 @@ def test_the_end_of_a_program_ends_the_leases(run: Run, local: Any) -> None:
     make = Maker(held=True)
 
     async def main() -> None:
-        with anyio.move_on_after(0.02):
-            await local.aget_or_set("key", make)
+        async with anyio.create_task_group() as group:
+            group.start_soon(local.aget_or_set, "key", make)
+            await until(lambda: make.calls == 1)
+            group.cancel_scope.cancel()
         assert leases(local)
 
     run(main)

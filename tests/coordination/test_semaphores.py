@@ -95,7 +95,7 @@ def test_threads_are_never_more_than_the_places(cache: Cache) -> None:
 def test_the_place_of_a_killed_process_comes_back(between: Callable[[], Any]) -> None:
     cache = between()
     cache.semaphore("a", 2).acquire()
-    with child(lambda: between().semaphore("a", 2, ttl=0.5).acquire(0)) as pid:
+    with child(lambda: between().semaphore("a", 2, ttl=3).acquire(0)) as pid:
         assert cache.semaphore("a", 2).locked()
         kill(pid)
         assert cache.semaphore("a", 2, timeout=60).acquire()

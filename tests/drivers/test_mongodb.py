@@ -73,7 +73,7 @@ class TestFaults(FaultTests):
         monkeypatch.setattr("pymongo.common.MIN_HEARTBEAT_INTERVAL", 0.02)
 
         def reach(port, timeout_s):
-            limit_s = 0.5 if timeout_s == SHORT_S else 1.5
+            limit_s = 0.5 if timeout_s == SHORT_S else 4.0
             drivers.append(Mongodb(f"mongodb://127.0.0.1:{port}", timeout_s=limit_s))
             return drivers[-1]
 

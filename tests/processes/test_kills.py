@@ -87,5 +87,6 @@ def test_the_dead_harm_nobody(path: str, size: str) -> None:
     if size == "32 MiB":
         assert len(found) == CANARIES, "an entry that nobody touched is lost"
         assert cache.stats().evictions == 0
-    assert cache.stats().reads_given_up == 0
+    # A live process that loses its processor with a lock may cost a read.
+    assert cache.stats().reads_given_up <= KILLS
     cache.close()

@@ -20,7 +20,7 @@ cp "$target/release/lib_engine.so" "$package/_engine.abi3.so"
 run() { # mutant, tests
     local mutant=$1
     shift
-    TUCKBOX_MUTANT=$mutant PYTHONPATH=$target/package timeout 180 "$(dirname "$python")/pytest" -q -x \
+    TUCKBOX_MUTANT=$mutant PYTHONPATH=$target/package timeout 1200 "$(dirname "$python")/pytest" -q -x \
         -p no:cacheprovider "${@/#/tests/reliability/}" > "$target/$mutant.log" 2>&1
 }
 sound() { # tests

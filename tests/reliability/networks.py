@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 TICK_S = 0.02
 """How far a coarse clock may be behind, and more."""
-HANG_S = 10.0
+HANG_S = 20.0
 """After so long, what should be back is taken for hung."""
 TIMEOUT_S = 0.3
 PORT = 6379
@@ -380,7 +380,7 @@ def counted(actors: Sequence[Actor], *ports: int) -> Iterator[list[Connections]]
                 # A process may open a connection just before it closes the former one, and wait for
                 # a processor in between.
                 found = [_at_busiest_port(pids, ports)]
-                for _ in range(4):
+                for _ in range(9):
                     time.sleep(0.01)
                     found.append(_at_busiest_port(pids, ports))
                 counts.append(min(found, key=Connections.total))

@@ -155,7 +155,8 @@ class Canaries:
         assert stats.evictions == 0
         # A kill may cost the entry that was being written.
         assert stats.lost_entries <= kills, (stats, repaired)
-        assert stats.reads_given_up == 0
+        # A live process that loses its processor with a lock may cost a read, too.
+        assert stats.reads_given_up <= kills
 
     def end(self) -> None:
         self.cache.close()

@@ -641,4 +641,4 @@ def test_a_broken_drop_in_is_caught(
         if kind in STEPPED:
             die_at_each_step(tmp_path, "set with an expiry", 1)
         else:
-            Shop(tmp_path).run(200, 1)
+            Shop(tmp_path).run(400, 1)

@@ -274,7 +274,7 @@ def test_connections_that_are_dropped(tmp_path: Path, trials: Trials, size: Any,
                 oracle.judge(one)
         gaps = sum(actor.call(health)["gaps"] for actor in actors)
         assert oracle.hits
-        assert gaps > len(actors)
+        assert gaps
     trials.add(drops * len(actors), "drops of all connections")
     trials.figure("gaps after drops", gaps)
 

@@ -192,4 +192,4 @@ class PulledFirst(Queue):
 @pytest.mark.parametrize("kind", [WithoutCas, WithoutClaim, PulledFirst])
 def test_a_broken_queue_is_caught(kind: type[Queue], tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"twice|lost|nobody pushed|out of order|no item"):
-        Storm(tmp_path, on_file(tmp_path), kind).run(100, 1)
+        Storm(tmp_path, on_file(tmp_path), kind).run(300, 1)

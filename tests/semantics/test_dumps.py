@@ -91,11 +91,11 @@ def test_entries_come_back_as_they_were(source: Opener, target: Opener, file: Pa
 
 def test_what_expires_meanwhile_is_left_out(file: Path) -> None:
     with Cache() as old, Cache() as new:
-        old.set("soon", 1, ttl=0.2)
-        old.set("stale soon", 2, ttl=0.2, stale=1000)
+        old.set("soon", 1, ttl=1.5)
+        old.set("stale soon", 2, ttl=1.5, stale=1000)
         old.set("later", 3, ttl=1000)
         assert old.dump(file) == 3
-        time.sleep(0.3)
+        time.sleep(1.6)
         assert new.load(file) == Loaded(stored=2, present=0, expired=1, refused=0)
         assert list(new) == ["later"]
         entry = new.get_entry("stale soon", stale=True)

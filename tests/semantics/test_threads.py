@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, Tuple
+from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
 
 from reliability.holders import stopped_holder
 from tuckbox import Cache
 from tuckbox.errors import CacheClosed, LockTimeout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.process import BaseProcess
 
 RUNS_ON = ("shared", "memory")
 
@@ -173,49 +175,16 @@ def test_another_thread_changes_the_value_meanwhile(cache: Cache) -> None:
         thread.join()
 
 
-Held = Tuple[str, "subprocess.Popen[str]"]
-
-HOLDER = """
-import os, signal, sys
-from tuckbox import Cache
-cache = Cache(sys.argv[1])
-print("ready", flush=True)
-while True:
-    # Long values keep the lock for long: it is likely to be held when the process is stopped.
-    cache["held"] = b"x" * 3_000_000
-    cache["held"] = b"y" * 2_999_000
-"""
-
-
 @pytest.fixture
-def held(path: str) -> Any:
+def held(path: str) -> Iterator[tuple[str, BaseProcess]]:
     """A cache whose lock another process, which is stopped, holds."""
-    Cache(path, size="16 MiB").close()
-    for _ in range(200):
-        holder = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, path], stdout=subprocess.PIPE, text=True
-        )
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "ready\n"
-        time.sleep(0.02)
-        os.kill(holder.pid, signal.SIGSTOP)
-        cache = Cache(path, lock_timeout=0.05)
-        try:
-            cache["probe"] = 1
-        except LockTimeout:
-            cache.close()
-            break
-        cache.close()
-        holder.kill()
-        holder.communicate()
-    else:
-        pytest.fail("the lock was never caught")
-    yield path, holder
-    holder.kill()
-    holder.communicate()
+    with Cache(path, size="16 MiB") as cache:
+        cache.set_many({number: number for number in range(10_000)})
+    with stopped_holder(path) as holder:
+        yield path, holder
 
 
-def test_a_lock_that_is_held_for_too_long(held: Held) -> None:
+def test_a_lock_that_is_held_for_too_long(held: tuple[str, BaseProcess]) -> None:
     with Cache(held[0], lock_timeout=0.1) as cache:
         for operation in (
             lambda: cache.set("probe", 1),
@@ -246,7 +215,7 @@ def test_a_held_lock_stops_the_writes_of_one_shard(path: str) -> None:
     assert 0 < refused < 100
 
 
-def test_other_threads_run_while_one_waits(held: Held) -> None:
+def test_other_threads_run_while_one_waits(held: tuple[str, BaseProcess]) -> None:
     turns = 0
     with Cache(held[0], lock_timeout=1.0) as cache:
         waiting = threading.Event()
@@ -267,7 +236,7 @@ def test_other_threads_run_while_one_waits(held: Held) -> None:
     assert turns > 20
 
 
-def test_a_signal_ends_the_wait(held: Held) -> None:
+def test_a_signal_ends_the_wait(held: tuple[str, BaseProcess]) -> None:
     class Enough(Exception):
         pass
 
@@ -286,7 +255,7 @@ def test_a_signal_ends_the_wait(held: Held) -> None:
         signal.signal(signal.SIGALRM, old)
 
 
-def test_a_handler_that_uses_the_cache_itself(held: Held) -> None:
+def test_a_handler_that_uses_the_cache_itself(held: tuple[str, BaseProcess]) -> None:
     """A handler runs in the middle of an operation of the same thread."""
     seen = []
 
@@ -306,7 +275,7 @@ def test_a_handler_that_uses_the_cache_itself(held: Held) -> None:
         signal.signal(signal.SIGALRM, old)
 
 
-def test_a_lock_is_taken_over_from_the_dead(held: Held) -> None:
+def test_a_lock_is_taken_over_from_the_dead(held: tuple[str, BaseProcess]) -> None:
     path, holder = held
     with Cache(path, lock_timeout=20) as cache:
         done = threading.Event()

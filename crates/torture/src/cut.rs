@@ -43,7 +43,7 @@ const CANARIES: u64 = 200;
 /// Large enough that nothing has to be evicted.
 const SIZE_BYTES: u64 = 16 << 20;
 /// A writer notices a lost file within a second. The rest allows for a busy machine.
-const NOTICE_LIMIT: Duration = Duration::from_secs(15);
+const NOTICE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A change of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -280,7 +280,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let mut report = Report::new("cut");
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
     let cases_each = arguments.cases.div_ceil(arguments.scenes);
-    let limit = Duration::from_secs(60) + Duration::from_secs(5) * cases_each as u32;
+    let limit = Duration::from_secs(300) + Duration::from_secs(20) * cases_each as u32;
     let _watchdog = Watchdog::new("torture cut", limit);
     let results: Vec<Tally> = std::thread::scope(|scope| {
         let scenes: Vec<_> = (0..arguments.scenes)
@@ -375,7 +375,7 @@ fn treat(arguments: &Arguments, seed: u64, cases: u64) -> Tally {
     }
     words.word(STOP).store(1, SeqCst);
     for (number, victim) in victims.iter_mut().enumerate() {
-        let status = victim.wait(Duration::from_secs(10));
+        let status = victim.wait(NOTICE_LIMIT);
         if !status.is_some_and(|status| status.success()) {
             tally.failures.push(format!("victim {number} ended with {status:?}"));
         }

@@ -285,7 +285,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let began = Instant::now();
     let mut next_kill = began;
     let mut next_check = arguments.check_every;
-    while !arguments.is_over(began.elapsed(), crew.deaths()) {
+    // A lie that was found need not be found again.
+    let is_caught = || arguments.lie.is_some() && board.sum(RowWord::Wrong) > 0;
+    while !arguments.is_over(began.elapsed(), crew.deaths()) && !is_caught() {
         if Instant::now() >= next_kill {
             next_kill = Instant::now() + Duration::from_millis(random.u64(least_ms..=most_ms));
             crew.kill(random.usize(..arguments.processes));

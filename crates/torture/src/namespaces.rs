@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tuckbox_testkit::process::Worker;
 use tuckbox_testkit::watchdog::Watchdog;
@@ -132,9 +132,12 @@ fn die_with_a_lock(report: &mut Report, own_proc: bool) {
     let takeovers = scene.cache.stats().takeovers;
     report.expect(takeovers == 1, || format!("{trial}: {takeovers} takeovers instead of one"));
     let before = scene.board.row(1, RowWord::Operations).load(SeqCst);
-    std::thread::sleep(Duration::from_millis(100));
-    let after = scene.board.row(1, RowWord::Operations).load(SeqCst);
-    report.expect(after > before, || format!("{trial}: the other process does not continue"));
+    let began = Instant::now();
+    let continues = || scene.board.row(1, RowWord::Operations).load(SeqCst) > before;
+    while !continues() && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    report.expect(continues(), || format!("{trial}: the other process does not continue"));
     end(report, &trial, &scene, &mut [other]);
 }
 

@@ -97,7 +97,7 @@ pub struct Region {
 
 /// The part of a region that consists of segments of equal length.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Pool {
+pub(crate) struct Pool {
     /// Where it begins, a multiple of a line.
     pub at: u64,
     /// Where a table with a word for each segment begins. It ends before the pool.
@@ -228,7 +228,7 @@ impl Region {
     }
 
     /// Sets where the segments are: see [`Region::line_in_segment`].
-    pub fn set_pool(&mut self, pool: Pool) {
+    pub(crate) fn set_pool(&mut self, pool: Pool) {
         let words_end = pool.words_at + u64::from(pool.segment_count) * WORD;
         assert!(pool.words_at % WORD == 0 && words_end <= pool.at, "{pool:?}");
         assert!(pool.at % LINE_BYTES == 0 && 1 << pool.segment_shift >= LINE_BYTES, "{pool:?}");

@@ -313,7 +313,7 @@ fn die_and_look(size_bytes: u64, steps: &Arc<Vec<Step>>, death: (Point, u32), is
 }
 
 fn die_everywhere(size_bytes: u64, steps: Vec<Step>, is_roomy: bool) -> Vec<Point> {
-    let _watchdog = Watchdog::new("deaths of writers", Duration::from_secs(120));
+    let _watchdog = Watchdog::new("deaths of writers", Duration::from_secs(600));
     let deaths = deaths(size_bytes, &steps);
     let steps = Arc::new(steps);
     let mut points: Vec<Point> = deaths.iter().map(|death| death.0).collect();

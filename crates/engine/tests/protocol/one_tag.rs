@@ -94,7 +94,7 @@ fn found_after(
 #[test]
 fn a_key_is_found_whose_record_reuses_anothers_place() {
     const WRITES: usize = 53;
-    let _watchdog = Watchdog::new("keys of one tag", Duration::from_secs(120));
+    let _watchdog = Watchdog::new("keys of one tag", Duration::from_secs(600));
     let keys = alike(2);
     let (other, wanted) = (keys[0], keys[1]);
     let mut met = 0;
@@ -117,7 +117,7 @@ fn a_key_is_found_whose_record_reuses_anothers_place() {
 /// present index.
 #[test]
 fn a_key_is_found_that_moves_after_the_other_was_met() {
-    let _watchdog = Watchdog::new("keys of one tag that move", Duration::from_secs(120));
+    let _watchdog = Watchdog::new("keys of one tag that move", Duration::from_secs(600));
     let keys = alike(2);
     let (other, wanted) = (keys[0], keys[1]);
     let mut met = 0;

@@ -373,7 +373,7 @@ fn reader_last(part: &Part, point: Point, stop: (Point, u32)) {
 
 #[test]
 fn a_reader_and_any_other_party_in_any_order() {
-    let _watchdog = Watchdog::new("readers and others", Duration::from_secs(120));
+    let _watchdog = Watchdog::new("readers and others", Duration::from_secs(600));
     let next = std::sync::atomic::AtomicUsize::new(0);
     let cells: Vec<_> = PARTS
         .iter()
@@ -398,7 +398,7 @@ fn a_reader_and_any_other_party_in_any_order() {
 /// published it. That record is valid, checksum included. A reader that accepts it returns a value
 /// that is not there for anybody else, nor for itself the next time.
 fn unpublished_record_is_not_read(stop: (Point, u32), form: Form, free: fn(&Cache, &Ledger)) {
-    let _watchdog = Watchdog::new("unpublished records", Duration::from_secs(60));
+    let _watchdog = Watchdog::new("unpublished records", Duration::from_secs(600));
     let mut met_a_change = 0;
     // Each additional entry before the new record moves it on, through all segments and all places,
     // including the old one.
@@ -512,7 +512,7 @@ fn a_check_hides_no_entry_from_readers() {
 /// A builder holds no lock while it builds: whatever others do meanwhile, its value arrives.
 #[test]
 fn a_builder_and_any_other_party() {
-    let _watchdog = Watchdog::new("builders", Duration::from_secs(60));
+    let _watchdog = Watchdog::new("builders", Duration::from_secs(600));
     // Not the one that needs nearly the whole cache.
     for part in PARTS.iter().filter(|part| part.others == 0) {
         for len in [9_000, 12_000] {
@@ -616,7 +616,7 @@ fn a_handle_closed_by_its_own_waiter_refuses_and_leaves_nothing() {
 }
 
 fn closes_itself(beside_another_process: bool) {
-    let _watchdog = Watchdog::new("a handle that closes itself", Duration::from_secs(60));
+    let _watchdog = Watchdog::new("a handle that closes itself", Duration::from_secs(600));
     let config = Config { size_bytes: ROOMY, ..Config::default() };
     let other = Arc::new(Cache::open(&Place::Private, &config).unwrap());
     if beside_another_process {

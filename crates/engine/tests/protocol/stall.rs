@@ -180,7 +180,7 @@ impl Game {
     }
 
     fn run(&self, rounds: u32) {
-        let _watchdog = Watchdog::new("stalling threads", Duration::from_secs(120));
+        let _watchdog = Watchdog::new("stalling threads", Duration::from_secs(600));
         std::thread::scope(|scope| {
             for (thread, cache) in self.twins.iter().enumerate() {
                 scope.spawn(move || self.play(cache, thread as u64, rounds));
