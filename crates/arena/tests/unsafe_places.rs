@@ -17,7 +17,7 @@ const PRODUCT: [(&str, usize); 17] = [
     ("arena/src/platform/linux/files.rs", 14),
     ("arena/src/platform/linux/forks.rs", 2),
     ("arena/src/platform/linux/liveness.rs", 5),
-    ("arena/src/platform/linux/space.rs", 12),
+    ("arena/src/platform/linux/space.rs", 15),
     ("arena/src/platform/linux/wait.rs", 2),
     ("arena/src/region/latest.rs", 6),
     ("arena/src/region/mod.rs", 12),

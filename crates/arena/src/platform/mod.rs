@@ -85,7 +85,7 @@ pub use self::system::random;
 /// Memory and disk space: reserve and grow.
 ///
 /// - `map_shared`, `unmap`: maps a file, further than it reaches. `no_memory`: the error if nothing
-///   more can be mapped.
+///   more can be mapped. `use_huge_pages`, `HUGE_BYTES`: pages that take fewer entries of the TLB.
 /// - `zeros_over`: replaces a mapping by private zeros.
 /// - `allocate`: makes a file longer without holes, and never changes bytes that are there.
 /// - `most`, `most_at`: all the space that a file could have.

@@ -93,6 +93,8 @@ pub struct Region {
     /// How many segments of the pool are usable.
     usable_segments: AtomicU32,
     backing: Backing,
+    /// Whether asking for huge pages is of no use.
+    is_without_huge_pages: AtomicBool,
 }
 
 /// The part of a region that consists of segments of equal length.
@@ -148,6 +150,7 @@ impl Region {
             word_mask: 0,
             usable_segments: AtomicU32::new(0),
             backing,
+            is_without_huge_pages: AtomicBool::new(false),
         }
     }
 
@@ -225,6 +228,20 @@ impl Region {
         }
         // Last: a thread that sees a segment may access it.
         self.usable_segments.fetch_max(self.pool.segments_in(bytes), Ordering::Release);
+    }
+
+    /// Has the kernel use huge pages for those that are complete since the usable part had
+    /// `before_bytes`. A hint.
+    pub(crate) fn use_huge_pages(&self, before_bytes: u64) {
+        const HUGE: u64 = space::HUGE_BYTES as u64;
+        let [from, to] = [before_bytes, self.usable_bytes()].map(|bytes| bytes / HUGE * HUGE);
+        let is_mapped = matches!(self.backing, Backing::Mapping(..));
+        if from == to || !is_mapped || self.is_without_huge_pages.load(Ordering::Relaxed) {
+            return;
+        }
+        if !space::use_huge_pages(self.base.wrapping_add(from as usize), (to - from) as usize) {
+            self.is_without_huge_pages.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Sets where the segments are: see [`Region::line_in_segment`].

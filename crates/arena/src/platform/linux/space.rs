@@ -11,20 +11,75 @@ use super::{cgroups, checked, files, repeated};
 use crate::error::Space;
 use crate::platform::NotAllocated;
 
-/// Maps a file shared and readable, and also writable if `writable`.
+/// Bytes of a huge page on most systems.
+pub const HUGE_BYTES: usize = 2 << 20;
+/// Not in `libc` for every C library.
+const MADV_COLLAPSE: libc::c_int = 25;
+
+/// Maps a file shared and readable, and also writable if `writable`. The address is a multiple of
+/// [`HUGE_BYTES`], so that the kernel can use huge pages.
 pub fn map_shared(fd: i32, len_bytes: usize, writable: bool) -> io::Result<*mut u8> {
-    map(fd, len_bytes, if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ })
+    let reserved_bytes = len_bytes + HUGE_BYTES;
+    let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let reserved = new_mapping(reserved_bytes, libc::PROT_NONE, anonymous, -1)?;
+    let lead_bytes = reserved.align_offset(HUGE_BYTES);
+    let base = reserved.wrapping_add(lead_bytes);
+    let protection = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
+    let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+    // SAFETY: replaces a part of what was just reserved, which nobody else knows.
+    let mapped = unsafe { libc::mmap(base.cast(), len_bytes, protection, flags, fd, 0) };
+    if mapped == libc::MAP_FAILED {
+        let error = io::Error::last_os_error();
+        unmap(reserved, reserved_bytes);
+        return Err(error);
+    }
+    // The system keeps whole pages.
+    let end = base.wrapping_add(len_bytes.next_multiple_of(page_bytes()));
+    let rest_bytes = HUGE_BYTES - lead_bytes - (end as usize - base as usize - len_bytes);
+    for (part, part_bytes) in [(reserved, lead_bytes), (end, rest_bytes)] {
+        if part_bytes > 0 {
+            unmap(part, part_bytes);
+        }
+    }
+    Ok(base)
 }
 
 /// Maps a file shared, with this protection.
 pub(super) fn map(fd: i32, len_bytes: usize, protection: libc::c_int) -> io::Result<*mut u8> {
+    new_mapping(len_bytes, protection, libc::MAP_SHARED, fd)
+}
+
+fn new_mapping(
+    len_bytes: usize,
+    protection: libc::c_int,
+    flags: libc::c_int,
+    fd: i32,
+) -> io::Result<*mut u8> {
     // SAFETY: a new mapping at an address of the kernel's choosing; no memory of ours is affected.
-    let base =
-        unsafe { libc::mmap(std::ptr::null_mut(), len_bytes, protection, libc::MAP_SHARED, fd, 0) };
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), len_bytes, protection, flags, fd, 0) };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
     Ok(base.cast())
+}
+
+fn page_bytes() -> usize {
+    // SAFETY: no memory is passed.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096)
+}
+
+/// Has the kernel put a part of a shared mapping into huge pages, which all processes then have that
+/// map the file by [`map_shared`]. Both arguments are multiples of [`HUGE_BYTES`], and the file has
+/// these bytes. False if asking again is of no use: a kernel before 6.1, a file system on a disk, or too
+/// little memory in one piece.
+pub fn use_huge_pages(base: *mut u8, len_bytes: usize) -> bool {
+    // SAFETY: the range is in one of our mappings, and no byte of it changes.
+    match checked(unsafe { libc::madvise(base.cast(), len_bytes, MADV_COLLAPSE) }) {
+        Ok(_) => true,
+        // The kernel was using one of the pages.
+        Err(error) => matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY)),
+    }
 }
 
 /// The error if nothing more can be mapped.
