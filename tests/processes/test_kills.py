@@ -88,5 +88,5 @@ def test_the_dead_harm_nobody(path: str, size: str) -> None:
         assert len(found) == CANARIES, "an entry that nobody touched is lost"
         assert cache.stats().evictions == 0
     # A live process that loses its processor with a lock may cost a read.
-    assert cache.stats().reads_given_up <= KILLS
+    assert cache.stats().reads_given_up <= 3
     cache.close()

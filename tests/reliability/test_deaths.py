@@ -156,7 +156,7 @@ class Canaries:
         # A kill may cost the entry that was being written.
         assert stats.lost_entries <= kills, (stats, repaired)
         # A live process that loses its processor with a lock may cost a read, too.
-        assert stats.reads_given_up <= kills
+        assert stats.reads_given_up <= 3
 
     def end(self) -> None:
         self.cache.close()

@@ -288,4 +288,4 @@ def test_a_broken_transaction_is_caught(
     for name, broken in BROKEN[kind].items():
         monkeypatch.setattr(Ledger, name, broken)
     with pytest.raises(AssertionError, match=r"are missing|committed, .* returned"):
-        Bank(tmp_path).run(100_000, 1)
+        Bank(tmp_path).run(2000, 1)

@@ -102,11 +102,9 @@ impl Arena {
             }
             other => other,
         };
-        let before_bytes = self.region.usable_bytes();
         self.region.set_usable(self.file_bytes()?);
         grown?;
-        // Now, while the new part is hardly used: the kernel copies it.
-        self.region.use_huge_pages(before_bytes);
+        self.region.use_huge_pages(from);
         Ok(self.segments_present() > before)
     }
 }

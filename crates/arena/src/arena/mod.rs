@@ -208,6 +208,7 @@ impl Arena {
         if is_new {
             header::write(&region, &geometry, &identity, layer.signature);
             use_mark::recovered(&region, domain.boot);
+            region.use_huge_pages(0);
         }
         let membership = Membership::File { file, attachment };
         let mut arena = Arena::on(region, geometry, identity, path, membership, host);

@@ -230,7 +230,7 @@ impl Region {
         self.usable_segments.fetch_max(self.pool.segments_in(bytes), Ordering::Release);
     }
 
-    /// Has the kernel use huge pages for those that are complete since the usable part had
+    /// Has the kernel use huge pages for what became whole ones when the usable part grew from
     /// `before_bytes`. A hint.
     pub(crate) fn use_huge_pages(&self, before_bytes: u64) {
         const HUGE: u64 = space::HUGE_BYTES as u64;
@@ -238,6 +238,10 @@ impl Region {
         let is_mapped = matches!(self.backing, Backing::Mapping(..));
         if from == to || !is_mapped || self.is_without_huge_pages.load(Ordering::Relaxed) {
             return;
+        }
+        // Kernels before 6.18 refuse if this process has not touched a page.
+        for at in (from..to).step_by(space::HUGE_BYTES) {
+            std::hint::black_box(self.get(at));
         }
         if !space::use_huge_pages(self.base.wrapping_add(from as usize), (to - from) as usize) {
             self.is_without_huge_pages.store(true, Ordering::Relaxed);

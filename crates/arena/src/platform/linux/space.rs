@@ -17,14 +17,17 @@ pub const HUGE_BYTES: usize = 2 << 20;
 const MADV_COLLAPSE: libc::c_int = 25;
 
 /// Maps a file shared and readable, and also writable if `writable`. The address is a multiple of
-/// [`HUGE_BYTES`], so that the kernel can use huge pages.
+/// [`HUGE_BYTES`] if the mapping is that long, so that the kernel can use huge pages.
 pub fn map_shared(fd: i32, len_bytes: usize, writable: bool) -> io::Result<*mut u8> {
+    let protection = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
+    if len_bytes < HUGE_BYTES {
+        return map(fd, len_bytes, protection);
+    }
     let reserved_bytes = len_bytes + HUGE_BYTES;
     let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let reserved = new_mapping(reserved_bytes, libc::PROT_NONE, anonymous, -1)?;
     let lead_bytes = reserved.align_offset(HUGE_BYTES);
     let base = reserved.wrapping_add(lead_bytes);
-    let protection = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
     let flags = libc::MAP_SHARED | libc::MAP_FIXED;
     // SAFETY: replaces a part of what was just reserved, which nobody else knows.
     let mapped = unsafe { libc::mmap(base.cast(), len_bytes, protection, flags, fd, 0) };
@@ -69,16 +72,16 @@ fn page_bytes() -> usize {
     usize::try_from(bytes).unwrap_or(4096)
 }
 
-/// Has the kernel put a part of a shared mapping into huge pages, which all processes then have that
-/// map the file by [`map_shared`]. Both arguments are multiples of [`HUGE_BYTES`], and the file has
-/// these bytes. False if asking again is of no use: a kernel before 6.1, a file system on a disk, or too
-/// little memory in one piece.
+/// Has the kernel put a part of a file in memory into huge pages, for all processes that map it by
+/// [`map_shared`]. Both arguments are multiples of [`HUGE_BYTES`], and the file has these bytes. False
+/// if asking for other parts is of no use: a kernel before 6.1, a file system on a disk, or too little
+/// contiguous free memory.
 pub fn use_huge_pages(base: *mut u8, len_bytes: usize) -> bool {
     // SAFETY: the range is in one of our mappings, and no byte of it changes.
     match checked(unsafe { libc::madvise(base.cast(), len_bytes, MADV_COLLAPSE) }) {
         Ok(_) => true,
-        // The kernel was using one of the pages.
-        Err(error) => matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY)),
+        // The kernel was using one of the pages, so this part stays as it is.
+        Err(error) => error.raw_os_error() == Some(libc::EAGAIN),
     }
 }
 
@@ -87,9 +90,9 @@ pub fn no_memory() -> io::Error {
     io::Error::from_raw_os_error(libc::ENOMEM)
 }
 
-/// Removes a mapping.
+/// Removes a mapping, or a part of one.
 pub fn unmap(base: *mut u8, len_bytes: usize) {
-    // SAFETY: called once, by the owner of the mapping, when it is dropped.
+    // SAFETY: called once, by the only owner of these addresses, which uses them no more.
     unsafe { libc::munmap(base.cast(), len_bytes) };
 }
 
@@ -209,4 +212,33 @@ pub fn most(file: &File) -> Option<Space> {
 /// As [`most`], for a file at `path`, which need not exist; none if its directory cannot be opened.
 pub fn most_at(path: &Path) -> Option<Space> {
     most(&files::open(parent_of(path), libc::O_PATH | libc::O_DIRECTORY).ok()?)
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    /// Bytes of addresses that this process has in use.
+    fn used_bytes() -> usize {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').next().unwrap().parse::<usize>().unwrap() * page_bytes()
+    }
+
+    #[test]
+    fn mappings_begin_where_huge_pages_do_and_leave_nothing() {
+        let file = File::open("/proc/self/exe").unwrap();
+        let mut lengths = vec![];
+        for huge in [HUGE_BYTES, 3 * HUGE_BYTES] {
+            lengths.extend([huge - 4096, huge, huge + 1, huge + 4096]);
+        }
+        let before_bytes = used_bytes();
+        for length in lengths.iter().cycle().take(5000) {
+            let base = map_shared(file.as_raw_fd(), *length, false).unwrap();
+            assert!(*length < HUGE_BYTES || base as usize % HUGE_BYTES == 0, "{length}: {base:?}");
+            unmap(base, *length);
+        }
+        // Other threads reserve some, too. What is reserved for a mapping is 2 MiB longer than it.
+        let left_bytes = used_bytes().saturating_sub(before_bytes);
+        assert!(left_bytes < 1 << 30, "{left_bytes} bytes of addresses are left");
+    }
 }
