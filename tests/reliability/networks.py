@@ -380,7 +380,7 @@ def counted(actors: Sequence[Actor], *ports: int) -> Iterator[list[Connections]]
                 # A process may open a connection just before it closes the former one, and wait for
                 # a processor in between.
                 found = [_at_busiest_port(pids, ports)]
-                for _ in range(9):
+                for _ in range(4):
                     time.sleep(0.01)
                     found.append(_at_busiest_port(pids, ports))
                 counts.append(min(found, key=Connections.total))
