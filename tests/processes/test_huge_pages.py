@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HUGE_BYTES = 2 << 20
+HUGE_ORDER = 9
+# In a line of /proc/buddyinfo: where the counts of free blocks begin, from one page on.
+FIRST_COUNT = 4
 VALUE = bytes(1000)
 COUNT = 20_000
 
@@ -46,13 +49,16 @@ def folder() -> Iterator[str]:
 
 
 def can_be_huge() -> bool:
-    """Whether the kernel gives huge pages to shared memory that asks for them."""
+    """Whether this kernel is known to give huge pages to files that ask, and has enough of them."""
     version = re.match(r"(\d+)\.(\d+)", os.uname().release)
     settings = Path("/sys/kernel/mm/transparent_hugepage")
-    if version is None or tuple(map(int, version.groups())) < (6, 1) or not settings.exists():
+    if version is None or tuple(map(int, version.groups())) < (6, 18) or not settings.exists():
         return False
     is_denied = "[deny]" in (settings / "shmem_enabled").read_text()
-    return not is_denied and int((settings / "hpage_pmd_size").read_text()) == HUGE_BYTES
+    pages = Path("/proc/buddyinfo").read_text().splitlines()
+    free = sum(int(count) for line in pages for count in line.split()[FIRST_COUNT + HUGE_ORDER :])
+    page_bytes = int((settings / "hpage_pmd_size").read_text())
+    return not is_denied and page_bytes == HUGE_BYTES and free > 100
 
 
 def read_all(path: str) -> None:
