@@ -124,8 +124,8 @@ def judge(cache: Cache, notes: Notes, worker: int) -> int:
 def storm(path: Path, least: int, seed: int, *, pinned: bool = True) -> tuple[int, int]:
     """Kill workers, and demand what each had stored. Return the kills, and how many entries stayed.
 
-    There are at least so many kills. They go on until a quarter of the entries of each stayed, so
-    that the result does not depend on how fast the machine is.
+    There are at least `least` kills. They go on until enough entries stayed, on average a quarter
+    of a worker's for each of these kills. So a slow machine takes longer, and does not fail.
     """
     dice, notes = random.Random(seed), Notes()
     kills = stayed = 0

@@ -63,13 +63,13 @@ fn time(operations: usize, work: impl FnOnce()) -> f64 {
     began.elapsed().as_nanos() as f64 / operations as f64
 }
 
-/// What a program does with an answer: nothing, so that the next get begins at once.
+/// A program that does nothing with an answer, so that the next get begins at once.
 #[inline(always)]
-fn kept(answer: &[u8]) {
+fn ignore(answer: &[u8]) {
     black_box(answer);
 }
 
-/// Or it reads the bytes one by one, here for the hash FNV-1a. In between there are then more
+/// A program that reads the bytes one by one, for the hash FNV-1a. Between two gets there are then more
 /// instructions than a processor looks ahead, as in most programs.
 #[inline(always)]
 fn read(answer: &[u8]) {
@@ -86,12 +86,12 @@ impl<C: Contestant> Timed<C> {
         Timed(cache)
     }
 
-    fn get_all(&mut self, keys: &[String], used: impl Fn(&[u8])) -> f64 {
+    fn get_all(&mut self, keys: &[String], consume: impl Fn(&[u8])) -> f64 {
         let cache = &mut self.0;
         time(keys.len(), || {
             for key in keys {
                 if let Some(answer) = cache.get(key) {
-                    used(&answer);
+                    consume(&answer);
                 }
             }
         })
@@ -125,10 +125,10 @@ impl<C: Contestant> Turns for Timed<C> {
 
     fn pass(&mut self, what: What, inputs: &Inputs) -> f64 {
         match what {
-            What::Get => self.get_all(&inputs.shuffled, kept),
+            What::Get => self.get_all(&inputs.shuffled, ignore),
             What::GetAndRead => self.get_all(&inputs.shuffled, read),
-            What::GetInOrder => self.get_all(&inputs.stored, kept),
-            What::GetAbsent => self.get_all(&inputs.absent, kept),
+            What::GetInOrder => self.get_all(&inputs.stored, ignore),
+            What::GetAbsent => self.get_all(&inputs.absent, ignore),
             What::Set => self.set_all(inputs),
         }
     }

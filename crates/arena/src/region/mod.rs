@@ -230,8 +230,8 @@ impl Region {
         self.usable_segments.fetch_max(self.pool.segments_in(bytes), Ordering::Release);
     }
 
-    /// Has the kernel use huge pages for what became whole ones when the usable part grew from
-    /// `before_bytes`. A hint.
+    /// Asks the kernel for a huge page for each 2 MiB that became complete when the usable part grew
+    /// from `before_bytes`. A hint.
     pub(crate) fn use_huge_pages(&self, before_bytes: u64) {
         const HUGE: u64 = space::HUGE_BYTES as u64;
         let [from, to] = [before_bytes, self.usable_bytes()].map(|bytes| bytes / HUGE * HUGE);
@@ -239,7 +239,7 @@ impl Region {
         if from == to || !is_mapped || self.is_without_huge_pages.load(Ordering::Relaxed) {
             return;
         }
-        // Kernels before 6.18 refuse if this process has not touched a page.
+        // Kernels before 6.18 may refuse if this process has not touched a page there.
         for at in (from..to).step_by(space::HUGE_BYTES) {
             std::hint::black_box(self.get(at));
         }

@@ -29,7 +29,7 @@ pub fn map_shared(fd: i32, len_bytes: usize, writable: bool) -> io::Result<*mut 
     let lead_bytes = reserved.align_offset(HUGE_BYTES);
     let base = reserved.wrapping_add(lead_bytes);
     let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-    // SAFETY: replaces a part of what was just reserved, which nobody else knows.
+    // SAFETY: the range is part of the reservation above, whose address nobody else has.
     let mapped = unsafe { libc::mmap(base.cast(), len_bytes, protection, flags, fd, 0) };
     if mapped == libc::MAP_FAILED {
         let error = io::Error::last_os_error();
@@ -80,7 +80,7 @@ pub fn use_huge_pages(base: *mut u8, len_bytes: usize) -> bool {
     // SAFETY: the range is in one of our mappings, and no byte of it changes.
     match checked(unsafe { libc::madvise(base.cast(), len_bytes, MADV_COLLAPSE) }) {
         Ok(_) => true,
-        // The kernel was using one of the pages, so this part stays as it is.
+        // A page was in use. This part keeps its small pages.
         Err(error) => error.raw_os_error() == Some(libc::EAGAIN),
     }
 }
