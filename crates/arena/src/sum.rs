@@ -17,12 +17,16 @@
 
 /// The first digits of pi: the four states at the beginning. The first three are also the keys of
 /// the last three rounds.
-pub(crate) static BEGIN: [[u64; 2]; 4] = [
+pub(crate) static BEGIN: States = States([
     [0x1319_8a2e_0370_7344, 0x243f_6a88_85a3_08d3],
     [0x082e_fa98_ec4e_6c89, 0xa409_3822_299f_31d0],
     [0xbe54_66cf_34e9_0c6c, 0x4528_21e6_38d0_1377],
     [0x3f84_d5b5_b547_0917, 0xc0ac_29b7_c97c_50dd],
-];
+]);
+
+/// States at an address from which instructions take them without a load of their own.
+#[repr(align(16))]
+pub(crate) struct States([[u64; 2]; 4]);
 
 /// Whether sums are computed by the processor's instructions. If not, by a table: the processor
 /// lacks them, or the build has `--cfg portable`.
@@ -59,7 +63,7 @@ pub fn of(words: &[u64]) -> u64 {
 /// state; of the rest, four words go to the first and second state, and two to the third.
 macro_rules! sum_by {
     ($words:expr, $state:ident, $added:ident, $round:ident) => {{
-        let [first, second, third, fourth] = BEGIN.map(|[low, high]| $state(low, high));
+        let [first, second, third, fourth] = BEGIN.0.map(|[low, high]| $state(low, high));
         let (mut one, mut two, mut three, mut four) = (first, second, third, fourth);
         let (pairs, last) = $words.split_at($words.len() & !1);
         if let [last] = last {

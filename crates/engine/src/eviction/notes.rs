@@ -15,15 +15,19 @@ pub(super) fn size_of(header: &RecordHeader, shape: &Shape) -> u64 {
 
 /// Notes a hit if its key is sampled. Takes no lock.
 #[inline(always)]
-pub fn sample_hit(cx: &Context, shard: ReadersLine<'_>, hash: KeyHash, header: &RecordHeader) {
+pub fn sample_hit(cx: &Context, shard: ReadersLine<'_>, hash: KeyHash, offset: u64) {
     let below = shard.get(shard::readers_word(shard::SAMPLED_BELOW));
     if u64::from(hash.first()) < below {
-        note_hit(cx, hash, size_of(header, &cx.shape));
+        note_hit(cx, hash, offset);
     }
 }
 
 #[cold]
-fn note_hit(cx: &Context, hash: KeyHash, size: u64) {
+fn note_hit(cx: &Context, hash: KeyHash, offset: u64) {
+    let Some(record) = cx.record_at(offset) else { return };
+    let start = record.view();
+    let Some(header) = cx.parse_header(&start, start.get(0)) else { return };
+    let size = size_of(&header, &cx.shape);
     let region = cx.arena.region();
     let at = cx.shape.policy_selection_at(cx.shard_at(hash));
     let count = region.get(at + policy_selection::NOTED_COUNT);

@@ -182,10 +182,7 @@ impl Reader<'_> {
                 // The race: as in a read, a hit may be lost.
                 word.replace(0, slot.0, hit.0);
             }
-            let below = shard.get(shard::readers_word(shard::SAMPLED_BELOW));
-            if u64::from(hash.first()) < below {
-                self.sample_proved_hit(evidence, shard);
-            }
+            sample_hit(&self, shard, *hash, found.slot.offset());
         }
         true
     }
@@ -202,15 +199,5 @@ impl Reader<'_> {
         let load = |at| self.arena.region().load(at, Ordering::Acquire);
         mutants::is_on("proof-without-rows")
             || words.iter().all(|(at, proved)| load(*at) == *proved)
-    }
-
-    /// Notes a hit of a sampled key. Its record may be another one by now, which makes no difference
-    /// to a sample.
-    #[inline(never)]
-    fn sample_proved_hit(self, evidence: &Evidence, shard: ReadersLine<'_>) {
-        let Some(record) = self.record_at(evidence.found.slot.offset()) else { return };
-        if let Some(header) = self.parse_header(&record.view(), evidence.found.first) {
-            sample_hit(&self, shard, evidence.hash, &header);
-        }
     }
 }

@@ -3,7 +3,8 @@
 //! A read loads the shard's state and epoch, and finds the slot. It loads the slot, then the
 //! generation of its segment and word 0 of the record, then **the slot and the epoch again**. It
 //! compares the whole key, copies the record, checks word 0 and the generation again, and verifies the
-//! checksum. If nothing was found, it checks that the state and the epoch are the same.
+//! checksum. If one of this fails, or the record is not plain, it does so again by code for all records.
+//! If nothing was found, it checks that the state and the epoch are the same.
 //!
 //! The race: while a reader copies, a writer may free the segment and reuse it, or write another
 //! record over one that was replaced. The second slot load makes this harmless: a slot is changed
@@ -213,40 +214,91 @@ impl<'a> Reader<'a> {
         seen: Seen<'_>,
         buffer: &mut Buffer,
     ) -> Option<Attempt> {
-        let located = match self.follow(seen) {
-            Ok(located) => located,
-            Err(error) => return self.attempt_of(error),
-        };
-        // Each of these two kinds has its own copy of the code, specialised for the flags.
-        match Sequence(located.first).flags() {
-            0 => self.try_record::<PROVES, true>(
-                key,
-                hash,
-                notes_hit,
-                seen,
-                located.with_flags(0),
-                buffer,
-            ),
-            flag::EXPIRY => {
-                let located = located.with_flags(flag::EXPIRY);
-                self.try_record::<PROVES, true>(key, hash, notes_hit, seen, located, buffer)
-            }
-            _ => {
-                self.try_rare_record::<PROVES>(key, hash, notes_hit, seen.word, seen.epoch, buffer)
-            }
+        if notes_hit {
+            self.note_hit(seen, hash);
         }
+        let is_read = match self.follow(seen) {
+            // Each of these two kinds has its own copy of the code, specialised for the flags.
+            Ok(located) => match Sequence(located.first).flags() {
+                0 => self.read_plain::<PROVES>(key, hash, seen, located.with_flags(0), buffer),
+                flag::EXPIRY => {
+                    let located = located.with_flags(flag::EXPIRY);
+                    self.read_plain::<PROVES>(key, hash, seen, located, buffer)
+                }
+                _ => false,
+            },
+            Err(_) => false,
+        };
+        if is_read {
+            return Some(Attempt::Found);
+        }
+        self.try_rare_record::<PROVES>(key, hash, seen.word, seen.epoch, buffer)
     }
 
-    /// As [`Reader::try_slot`], for a number, a long record, and one whose key was not found in its
-    /// place. Loads and follows the slot again: its values would leave their registers in all reads. A
-    /// slot that is empty by now or has another tag is a change. `epoch` was loaded before the slot was
+    /// Adds a hit to a slot. Before the record arrives, because while a processor waits for it, it can
+    /// execute only so much of what follows.
+    #[inline(always)]
+    fn note_hit(self, seen: Seen<'_>, hash: KeyHash) {
+        if let Some(hit) = seen.slot.with_hit() {
+            // The next step waits until nobody else has the slot's line: the record comes meanwhile.
+            self.arena.region().prefetch(seen.slot.offset(), 1);
+            // The race: another reader or a writer changes the slot first. Then this hit is
+            // lost, which is harmless: hits are hints.
+            seen.word.replace(0, seen.slot.0, hit.0);
+        }
+        sample_hit(&self, seen.shard, hash, seen.slot.offset());
+    }
+
+    /// Reads a plain record, which a slot led to: it is in one segment, and has no flag or that of an
+    /// expiry. Whether that succeeded. If not, [`Reader::try_rare_record`] finds the cause.
+    ///
+    /// Compares the key with the record's before the copy: loads from a copy that was just made wait for
+    /// its stores (decision 70).
+    #[inline(always)]
+    fn read_plain<const PROVES: bool>(
+        self,
+        key: &[u8],
+        hash: KeyHash,
+        seen: Seen<'_>,
+        located: Located<'_>,
+        buffer: &mut Buffer,
+    ) -> bool {
+        let Some(header) = self.parse_header(&located.start, located.first) else { return false };
+        if header.sequence.is_busy() || !steps::has_key(&located, &header, key) {
+            return false;
+        }
+        // Here, so that its values need not be kept until the record is copied (decision 70).
+        buffer.header = header;
+        let count = (header.log_bytes / 8) as usize;
+        let Some(words) = buffer.record_space(count) else { return false };
+        let Some(content) = steps::copy(&located, &header, words) else { return false };
+        if !steps::is_still_after_copy(&located) {
+            return false;
+        }
+        let Some(expiry_us) = header.expiry_us(words, hash) else { return false };
+        (buffer.content, buffer.expiry_us) = (content, expiry_us);
+        if PROVES {
+            self.note_place(seen, header.sequence.0, buffer);
+        }
+        let copied = Copied { header, content, place: located.place };
+        steps::has_its_checksum(&copied, &self.hasher, hash)
+    }
+
+    /// Notes in the buffer where the entry was found.
+    fn note_place(self, seen: Seen<'_>, first: u64, buffer: &mut Buffer) {
+        let slot_at = self.arena.region().offset_of(seen.word);
+        buffer.found_at = Some(FoundAt { slot_at, slot: seen.slot, epoch: seen.epoch, first });
+    }
+
+    /// As [`Reader::try_slot`], for a record that is not plain, and for one that could not be read.
+    /// Loads and follows the slot again: its values would leave their registers in all reads. A slot
+    /// that is empty by now or has another tag is a change. `epoch` was loaded before the slot was
     /// found.
     #[inline(never)]
     fn try_rare_record<const PROVES: bool>(
         self,
         key: &[u8],
         hash: KeyHash,
-        notes_hit: bool,
         word: View<'_, 1>,
         epoch: u64,
         buffer: &mut Buffer,
@@ -254,44 +306,11 @@ impl<'a> Reader<'a> {
         let Some(seen) = steps::load_slot_again(*self, hash, word, epoch) else {
             return Some(Attempt::Changed);
         };
-        match self.follow(seen) {
-            Ok(located) => {
-                self.try_record::<PROVES, false>(key, hash, notes_hit, seen, located, buffer)
-            }
-            Err(error) => self.attempt_of(error),
-        }
-    }
-
-    /// Reads the record that a slot led to. The result of the attempt; none if the record is
-    /// another key's.
-    ///
-    /// With `IN_PLACE`, compares the key with the record's before the copy: loads from a copy that was
-    /// just made wait for its stores (decision 70). If they differ, another read compares it with the
-    /// copy, which is verified then: the record is another key's, or has changed, or its key does not
-    /// end in its segment.
-    #[inline(always)]
-    fn try_record<const PROVES: bool, const IN_PLACE: bool>(
-        self,
-        key: &[u8],
-        hash: KeyHash,
-        notes_hit: bool,
-        seen: Seen<'_>,
-        located: Located<'_>,
-        buffer: &mut Buffer,
-    ) -> Option<Attempt> {
-        let header = match self.header_of(&located) {
-            Ok(header) => header,
-            Err(error) => return self.attempt_of(error),
-        };
-        if IN_PLACE && !steps::has_key(&located, &header, key) {
-            let Seen { word, epoch, .. } = seen;
-            return self.try_rare_record::<PROVES>(key, hash, notes_hit, word, epoch, buffer);
-        }
-        let copied = match self.copy_record(located, header, buffer) {
+        let copied = match self.read_slot(seen, buffer) {
             Ok(copied) => copied,
             Err(error) => return self.attempt_of(error),
         };
-        if !IN_PLACE && !copied.header.has_key(&buffer.record, key) {
+        if !copied.header.has_key(&buffer.record, key) {
             self.count_if_damaged(buffer, copied.content, copied.place);
             return None;
         }
@@ -305,26 +324,12 @@ impl<'a> Reader<'a> {
             }
         }
         if PROVES {
-            buffer.found_at = Some(FoundAt {
-                slot_at: self.arena.region().offset_of(seen.word),
-                slot: seen.slot,
-                epoch: seen.epoch,
-                first: copied.header.sequence.0,
-            });
-        }
-        if notes_hit {
-            if let Some(hit) = seen.slot.with_hit() {
-                // The race: another reader or a writer changes the slot first. Then this hit is
-                // lost, which is harmless: hits are hints.
-                seen.word.replace(0, seen.slot.0, hit.0);
-            }
-            sample_hit(&self, seen.shard, hash, &copied.header);
+            self.note_place(seen, copied.header.sequence.0, buffer);
         }
         Some(Attempt::Found)
     }
 
     /// The result of an attempt that did not get a record; none if there was no valid record.
-    #[inline(always)]
     fn attempt_of(self, error: CopyError) -> Option<Attempt> {
         match error {
             CopyError::Changed => Some(Attempt::Changed),
@@ -413,7 +418,6 @@ impl<'a> Reader<'a> {
     }
 
     /// The header of a record, if there is a valid one.
-    #[inline(always)]
     fn header_of(self, located: &Located<'_>) -> CopyResult<RecordHeader> {
         match self.parse_header(&located.start, located.first) {
             Some(header) => Ok(header),
@@ -423,7 +427,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Copies a record and its header into the buffer, and checks that it did not change meanwhile.
-    #[inline(always)]
     fn copy_record(
         self,
         located: Located<'_>,
@@ -435,7 +438,6 @@ impl<'a> Reader<'a> {
             return Err(CopyError::Changed);
         }
         let count = (header.log_bytes / 8) as usize;
-        // Here, so that its values need not be kept until the record is copied (decision 70).
         buffer.header = header;
         let Some(words) = buffer.record_space(count) else {
             return Err(CopyError::NoMemory(count * 8));
@@ -455,7 +457,6 @@ impl<'a> Reader<'a> {
 
     /// Whether the record in the buffer was written at this place under a key with this hash. Sets
     /// the buffer's `content` and `expiry_us`, unless the expiry is damaged.
-    #[inline(always)]
     pub(crate) fn verify_copy(self, copied: &Copied, buffer: &mut Buffer, hash: KeyHash) -> bool {
         let Copied { header, content, .. } = *copied;
         let Some(expiry_us) = header.expiry_us(&buffer.record, hash) else { return false };
