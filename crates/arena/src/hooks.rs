@@ -16,7 +16,7 @@ pub enum Point {
     RecordCopied,
     /// A reader has found another key in the first slot with its tag, but not tried further slots.
     OtherKeyFound,
-    /// A reader has met a number or a long record, but not loaded its slot again.
+    /// A reader has met a record that is not plain, or that changed, but not loaded its slot again.
     RareRecordFound,
     /// A reader has verified a record, but not looked at the rows of its tags.
     RecordVerified,

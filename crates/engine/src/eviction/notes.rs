@@ -13,7 +13,8 @@ pub(super) fn size_of(header: &RecordHeader, shape: &Shape) -> u64 {
     (header.total_bytes(shape) / 8).min(SIZE_MAX)
 }
 
-/// Notes a hit if its key is sampled. Takes no lock.
+/// Notes a hit if its key is sampled. Takes no lock. The size is that of the record at `offset`, which
+/// may be another one by now: that makes no difference to a sample.
 #[inline(always)]
 pub fn sample_hit(cx: &Context, shard: ReadersLine<'_>, hash: KeyHash, offset: u64) {
     let below = shard.get(shard::readers_word(shard::SAMPLED_BELOW));

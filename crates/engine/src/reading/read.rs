@@ -214,9 +214,6 @@ impl<'a> Reader<'a> {
         seen: Seen<'_>,
         buffer: &mut Buffer,
     ) -> Option<Attempt> {
-        if notes_hit {
-            self.note_hit(seen, hash);
-        }
         let is_read = match self.follow(seen) {
             // Each of these two kinds has its own copy of the code, specialised for the flags.
             Ok(located) => match Sequence(located.first).flags() {
@@ -230,18 +227,18 @@ impl<'a> Reader<'a> {
             Err(_) => false,
         };
         if is_read {
+            if notes_hit {
+                self.note_hit(seen, hash);
+            }
             return Some(Attempt::Found);
         }
-        self.try_rare_record::<PROVES>(key, hash, seen.word, seen.epoch, buffer)
+        self.try_rare_record::<PROVES>(key, hash, notes_hit, seen.word, seen.epoch, buffer)
     }
 
-    /// Adds a hit to a slot. Before the record arrives, because while a processor waits for it, it can
-    /// execute only so much of what follows.
+    /// Adds a hit to the slot of an entry that was read.
     #[inline(always)]
     fn note_hit(self, seen: Seen<'_>, hash: KeyHash) {
         if let Some(hit) = seen.slot.with_hit() {
-            // The next step waits until nobody else has the slot's line: the record comes meanwhile.
-            self.arena.region().prefetch(seen.slot.offset(), 1);
             // The race: another reader or a writer changes the slot first. Then this hit is
             // lost, which is harmless: hits are hints.
             seen.word.replace(0, seen.slot.0, hit.0);
@@ -299,6 +296,7 @@ impl<'a> Reader<'a> {
         self,
         key: &[u8],
         hash: KeyHash,
+        notes_hit: bool,
         word: View<'_, 1>,
         epoch: u64,
         buffer: &mut Buffer,
@@ -325,6 +323,9 @@ impl<'a> Reader<'a> {
         }
         if PROVES {
             self.note_place(seen, copied.header.sequence.0, buffer);
+        }
+        if notes_hit {
+            self.note_hit(seen, hash);
         }
         Some(Attempt::Found)
     }
@@ -365,7 +366,7 @@ impl<'a> Reader<'a> {
 
     /// A record with this key's tag but another key, in the buffer: equal tags are rare, or one of
     /// the two is damaged.
-    // The header is passed in the buffer: as an argument it would be in memory in all reads.
+    // The header is passed in the buffer, to which it belongs.
     #[cold]
     fn count_if_damaged(self, buffer: &mut Buffer, content: u64, place: RecordPlace) {
         let copied = Copied { header: buffer.header, content, place };

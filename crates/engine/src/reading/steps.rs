@@ -118,8 +118,8 @@ pub fn load_state_again(lookup: Lookup<'_>, shard_at: u64) -> (ReadersLine<'_>, 
     lookup.readers_line(shard_at)
 }
 
-/// Loads the slot of a number or a long record again. None if it is empty by now or has another
-/// tag.
+/// Loads the slot again of a record that is not plain, or could not be read. None if it is empty by
+/// now or has another tag.
 #[inline(always)]
 pub fn load_slot_again<'a>(
     lookup: Lookup<'a>,
