@@ -130,7 +130,7 @@ pub(crate) unsafe fn copy_summed(from: *const u8, to: *mut u64, word_count: usiz
             "aesenc {one}, {two}",
             "aesenc {one}, {three}",
             "aesenc {one}, {four}",
-            // From memory whose address is a multiple of 16.
+            // Straight from memory, which must be aligned to 16 bytes.
             "aesenc {one}, [{begin}]",
             "aesenc {one}, [{begin} + 16]",
             "aesenc {one}, [{begin} + 32]",

@@ -24,7 +24,7 @@ pub(crate) static BEGIN: States = States([
     [0x3f84_d5b5_b547_0917, 0xc0ac_29b7_c97c_50dd],
 ]);
 
-/// States at an address from which instructions take them without a load of their own.
+/// States, aligned so that an instruction can take one straight from memory.
 #[repr(align(16))]
 pub(crate) struct States([[u64; 2]; 4]);
 

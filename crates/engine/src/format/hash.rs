@@ -116,8 +116,8 @@ impl Hasher {
         XxHash3_64::oneshot_with_secret(&self.secret, bytes).expect("the secret is long enough")
     }
 
-    /// XXH3 of 17 to 64 bytes, as most keys have. The library looks at the length five times; this part
-    /// of it is compiled into each get.
+    /// XXH3 of 17 to 64 bytes, the length of most keys, as the specification of xxHash has it.
+    /// Compiled into each get. Checks the length twice; the library does so five times.
     #[inline(always)]
     fn bytes_17_to_64(&self, bytes: &[u8]) -> u64 {
         let word = |from: &[u8], at: usize| {

@@ -15,8 +15,7 @@ use tuckbox_arena::{mutants, Counter, OwnerId};
 
 use super::buffer::Buffer;
 use super::read::Reader;
-use super::steps::FoundAt;
-use crate::eviction::sample_hit;
+use super::steps::{FoundAt, Seen};
 use crate::format::{expiry, flag, shard, KeyHash, Slot};
 use crate::index::ReadersLine;
 use crate::invalidation::{rows, Watched};
@@ -178,11 +177,7 @@ impl Reader<'_> {
         let is_held = changes & 1 != 0 && !mutants::is_on("proof-while-held");
         proof.changes = if is_held { 0 } else { changes };
         if owner.is_some() {
-            if let Some(hit) = slot.with_hit() {
-                // The race: as in a read, a hit may be lost.
-                word.replace(0, slot.0, hit.0);
-            }
-            sample_hit(&self, shard, *hash, found.slot.offset());
+            self.note_hit(Seen { shard, epoch, word, slot }, *hash);
         }
         true
     }

@@ -237,7 +237,7 @@ impl<'a> Reader<'a> {
 
     /// Adds a hit to the slot of an entry that was read.
     #[inline(always)]
-    fn note_hit(self, seen: Seen<'_>, hash: KeyHash) {
+    pub(super) fn note_hit(self, seen: Seen<'_>, hash: KeyHash) {
         if let Some(hit) = seen.slot.with_hit() {
             // The race: another reader or a writer changes the slot first. Then this hit is
             // lost, which is harmless: hits are hints.
@@ -366,7 +366,6 @@ impl<'a> Reader<'a> {
 
     /// A record with this key's tag but another key, in the buffer: equal tags are rare, or one of
     /// the two is damaged.
-    // The header is passed in the buffer, to which it belongs.
     #[cold]
     fn count_if_damaged(self, buffer: &mut Buffer, content: u64, place: RecordPlace) {
         let copied = Copied { header: buffer.header, content, place };

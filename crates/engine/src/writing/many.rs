@@ -208,8 +208,7 @@ impl Store<'_> {
     }
 }
 
-/// The hash of a key. A call: compiled into the loop over the entries, it costs each of them 97
-/// instructions more.
+/// The hash of a key. A call, because inlined into the loop it made each entry take 97 more instructions.
 #[inline(never)]
 fn hash_of(hasher: &Hasher, key: &[u8]) -> KeyHash {
     hasher.key(key)

@@ -29,7 +29,7 @@ pub fn map_shared(fd: i32, len_bytes: usize, writable: bool) -> io::Result<*mut 
     let lead_bytes = reserved.align_offset(HUGE_BYTES);
     let base = reserved.wrapping_add(lead_bytes);
     let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-    // SAFETY: the range is part of the reservation above, whose address nobody else has.
+    // SAFETY: the range lies in the reservation above, and only this function knows its address.
     let mapped = unsafe { libc::mmap(base.cast(), len_bytes, protection, flags, fd, 0) };
     if mapped == libc::MAP_FAILED {
         let error = io::Error::last_os_error();
