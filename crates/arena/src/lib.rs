@@ -19,6 +19,7 @@ pub mod hooks;
 pub mod layout;
 pub mod lock;
 pub mod mutants;
+pub mod products;
 pub mod region;
 pub mod segments;
 pub mod sum;

@@ -10,7 +10,7 @@ use sources::rust_files;
 
 /// Product files that may contain unsafe code, and the most lines of it. A new one must be noticed
 /// and counted here.
-const PRODUCT: [(&str, usize); 17] = [
+const PRODUCT: [(&str, usize); 18] = [
     ("arena/src/assembly.rs", 10),
     ("arena/src/platform/linux/clock.rs", 1),
     ("arena/src/platform/linux/faults.rs", 9),
@@ -19,6 +19,7 @@ const PRODUCT: [(&str, usize); 17] = [
     ("arena/src/platform/linux/liveness.rs", 5),
     ("arena/src/platform/linux/space.rs", 15),
     ("arena/src/platform/linux/wait.rs", 2),
+    ("arena/src/products.rs", 5),
     ("arena/src/region/latest.rs", 6),
     ("arena/src/region/mod.rs", 12),
     ("arena/src/region/view.rs", 7),

@@ -1,9 +1,10 @@
 //! Hashes and checksums, keyed with random numbers of the file. Must not know what is hashed.
 //!
-//! XXH3 with a secret for each file: without the file's key nobody can choose colliding keys.
-//! Someone who can read the file can, but buckets have bounded length and the whole key is
-//! compared. This is no authentication.
+//! NH for short bytes and XXH3 for others, with a secret for each file: without the file's key nobody
+//! can choose colliding keys. Someone who can read the file can, but buckets have bounded length and
+//! the whole key is compared. This is no authentication.
 
+use tuckbox_arena::products;
 use twox_hash::XxHash3_64;
 
 const SECRET_BYTES: usize = 192;
@@ -12,8 +13,9 @@ pub(super) const TAG_FACTOR: u32 = 0x9e37_79b1;
 
 /// The keyed hash of one file.
 pub struct Hasher {
+    short: products::Key,
     secret: [u8; SECRET_BYTES],
-    mixers: [u64; 3],
+    mixers: [u64; 5],
 }
 
 fn split_mix(state: &mut u64) -> u64 {
@@ -95,10 +97,14 @@ impl Hasher {
         let mut secret = [0; SECRET_BYTES];
         for (index, chunk) in secret.chunks_exact_mut(8).enumerate() {
             let word = split_mix(&mut state) ^ key[1].rotate_left(index as u32);
-            chunk.copy_from_slice(&word.to_ne_bytes());
+            chunk.copy_from_slice(&word.to_le_bytes());
         }
-        let mixers = [0; 3].map(|_: u64| split_mix(&mut state) ^ key[1]);
-        Hasher { secret, mixers }
+        let mut words = secret
+            .chunks_exact(4)
+            .map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")));
+        let short = [[(); 4]; 4].map(|step| step.map(|()| words.next().expect("a word")));
+        let mixers = [0; 5].map(|_: u64| split_mix(&mut state) ^ key[1]);
+        Hasher { short: products::Key(short), secret, mixers }
     }
 
     /// Hashes a key.
@@ -110,31 +116,12 @@ impl Hasher {
     /// Hashes other bytes.
     #[inline(always)]
     pub fn bytes(&self, bytes: &[u8]) -> u64 {
-        if (17..=64).contains(&bytes.len()) {
-            return self.bytes_17_to_64(bytes);
+        if (products::LEN_MIN..=products::LEN_MAX).contains(&bytes.len()) {
+            let [first, second] = products::of(&self.short, bytes);
+            let [.., for_first, for_second] = self.mixers;
+            return fold(first ^ for_first, second ^ for_second ^ bytes.len() as u64);
         }
         XxHash3_64::oneshot_with_secret(&self.secret, bytes).expect("the secret is long enough")
-    }
-
-    /// XXH3 of 17 to 64 bytes, the length of most keys, as the specification of xxHash has it.
-    /// Compiled into each get. Checks the length twice; the library does so five times.
-    #[inline(always)]
-    fn bytes_17_to_64(&self, bytes: &[u8]) -> u64 {
-        let word = |from: &[u8], at: usize| {
-            u64::from_le_bytes(*from[at..].first_chunk().expect("eight more bytes"))
-        };
-        let mixed = |at: usize, secret_at: usize| {
-            let secret = |at| word(&self.secret, at);
-            fold(word(bytes, at) ^ secret(secret_at), word(bytes, at + 8) ^ secret(secret_at + 8))
-        };
-        let len = bytes.len();
-        let mut sum = (len as u64).wrapping_mul(0x9e37_79b1_85eb_ca87);
-        if len > 32 {
-            sum = sum.wrapping_add(mixed(16, 32)).wrapping_add(mixed(len - 32, 48));
-        }
-        sum = sum.wrapping_add(mixed(0, 0)).wrapping_add(mixed(len - 16, 16));
-        sum = (sum ^ sum >> 37).wrapping_mul(0x1656_6791_9e37_79f9);
-        sum ^ sum >> 32
     }
 
     /// The checksum of a record: of its key, content, word 0 and place, so that a record of another
@@ -174,20 +161,7 @@ mod tests {
                 .wrapping_add(u64::from(sum))
                 .wrapping_mul(0xbf58_476d_1ce4_e5b9)
         });
-        assert_eq!(digest, 0x558d_ae3f_8e7e_27bc);
-    }
-
-    #[test]
-    fn hashes_are_those_of_the_library() {
-        let hasher = Hasher::new([5, 6]);
-        for seed in 1..5u32 {
-            let bytes: Vec<u8> =
-                (0..300u32).map(|n| (n.wrapping_mul(0x9e37_79b1 ^ seed) >> 24) as u8).collect();
-            for count in 0..=bytes.len() {
-                let expected = XxHash3_64::oneshot_with_secret(&hasher.secret, &bytes[..count]);
-                assert_eq!(hasher.bytes(&bytes[..count]), expected.unwrap(), "{count} bytes");
-            }
-        }
+        assert_eq!(digest, 0x22f8_3253_d9af_8cbe);
     }
 
     #[test]
@@ -205,13 +179,54 @@ mod tests {
         }
     }
 
+    /// Keys that differ little, of several lengths: binary numbers, and decimal ones in the middle of
+    /// short, common and long keys.
+    fn similar_keys() -> [Vec<Vec<u8>>; 4] {
+        let numbers = 0..10_000u32;
+        let decimal = |before: usize, after: usize| {
+            numbers.clone().map(move |n| format!("{n:>0$}{n:->1$}", before, after).into_bytes())
+        };
+        [
+            numbers.clone().map(|n| n.to_le_bytes().to_vec()).collect(),
+            decimal(12, 8).collect(),
+            decimal(6, 30).collect(),
+            decimal(40, 24).collect(),
+        ]
+    }
+
     #[test]
     fn the_choices_of_a_bucket_are_unrelated() {
         let hasher = Hasher::new([7, 8]);
-        let same = (0..10_000u32)
-            .map(|n| hasher.key(&n.to_ne_bytes()))
-            .filter(|hash| hash.first() % 64 == hash.second() % 64)
-            .count();
-        assert!((80..240).contains(&same), "{same} of 10000, 156 expected");
+        for keys in similar_keys() {
+            let same = keys
+                .iter()
+                .map(|key| hasher.key(key))
+                .filter(|hash| hash.first() % 64 == hash.second() % 64)
+                .count();
+            assert!((80..240).contains(&same), "{same} of 10000, 156 expected");
+        }
+    }
+
+    /// Each of the 64 values of any six adjacent bits of the hash is taken by about as many keys.
+    #[test]
+    fn similar_keys_are_spread_evenly() {
+        let hasher = Hasher::new([7, 8]);
+        for keys in similar_keys() {
+            let hashes: Vec<u64> = keys.iter().map(|key| hasher.key(key).0).collect();
+            for from in 0..=58 {
+                let mut counts = [0u32; 64];
+                for hash in &hashes {
+                    counts[(hash >> from & 63) as usize] += 1;
+                }
+                let expected = keys.len() as f64 / 64.0;
+                let chi_squared: f64 = counts
+                    .iter()
+                    .map(|count| (f64::from(*count) - expected).powi(2) / expected)
+                    .sum();
+                // 63 degrees of freedom: below 126 in all but four of a million cases.
+                let example = String::from_utf8_lossy(&keys[77]);
+                assert!(chi_squared < 126.0, "{chi_squared} from bit {from}, as of {example:?}");
+            }
+        }
     }
 }

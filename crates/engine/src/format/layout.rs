@@ -268,8 +268,8 @@ pub mod note {
 
 /// Limits of a record, and the flags of its word 0.
 pub mod record {
-    /// Must change whenever the form of a record changes.
-    pub const SIGNATURE: u64 = 7;
+    /// Must change whenever the form of a record or the hash of a key changes.
+    pub const SIGNATURE: u64 = 8;
     /// Maximum number of words up to the form, and the attributes word.
     pub const WORDS_MAX: u64 = 5;
     /// Words of the body list for each body.
