@@ -118,7 +118,7 @@ def _remark(run: Run) -> str:
     rounds = _rounds(run)
     if rounds:
         said += f", {rounds} round{'s' if rounds > 1 else ''}"
-    return said + _warnings(run)
+    return f"{said}, {run.machine.cpu}{_warnings(run)}"
 
 
 def _warnings(run: Run) -> str:

@@ -23,6 +23,7 @@ COLUMNS = (
     "run",
     "date",
     "commit",
+    "processor",
     "rounds",
     "disturbed",
     "unit",
@@ -76,6 +77,7 @@ def _source(run: Run) -> dict[str, str]:
     return {
         "date": run.date[:10],
         "commit": f"{run.sources.commit}{changes}",
+        "processor": run.machine.cpu,
         "disturbed": f"{others:.0%}",
     }
 

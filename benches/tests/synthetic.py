@@ -45,6 +45,7 @@ def run(
     others: float = 0.0,
     not_measured: list[str] | None = None,
     commit: str = "0123456789ab",
+    cpu: str = "A processor",
 ) -> Run:
     """Return a run of a row."""
     return Run(
@@ -55,7 +56,7 @@ def run(
         seconds=1.5,
         sources=Sources(commit, None),
         machine=Machine(
-            cpu="A processor",
+            cpu=cpu,
             cores=2,
             memory_bytes=2**34,
             kernel="Linux 6",

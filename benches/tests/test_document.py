@@ -53,7 +53,7 @@ def test_each_row_has_its_figures_and_its_verdict() -> None:
     kept = record_of(run(figure()))
     page = page_of(kept)
     assert "| S1 | Get, hit: a dict with one value has the same object under every key | " in page
-    assert "| 2026-01-02, commit 0123456789ab, 6 rounds |" in page
+    assert "| 2026-01-02, commit 0123456789ab, 6 rounds, A processor |" in page
     assert "A processor, 2 cores, 16 GiB" in page
     (line,) = lines_of(kept)
     assert {name: line[name] for name in ("row", "figure", "unit", "peer")} == {
@@ -88,12 +88,16 @@ def test_an_absolute_figure_is_its_own_value() -> None:
 
 
 def test_every_run_is_shown_and_all_of_them_give_the_verdict() -> None:
-    kept = record_of(run(figure()), run(figure(ours=ABOVE), commit="ba9876543210"))
-    found = [(line["run"], line["commit"], line["tuckbox"]) for line in lines_of(kept)]
-    assert found == [("1", "0123456789ab", "30.5"), ("2", "ba9876543210", "82.5")]
+    kept = record_of(run(figure()), run(figure(ours=ABOVE), commit="ba9876543210", cpu="Z80"))
+    columns = "run", "commit", "processor", "tuckbox"
+    found = [tuple(line[name] for name in columns) for line in lines_of(kept)]
+    assert found == [
+        ("1", "0123456789ab", "A processor", "30.5"),
+        ("2", "ba9876543210", "Z80", "82.5"),
+    ]
     assert {line["verdict"] for line in lines_of(kept)} == {"undecided"}
     page = page_of(kept)
-    assert "6 rounds; 2026-01-02, commit ba9876543210, 6 rounds |" in page
+    assert "6 rounds, A processor; 2026-01-02, commit ba9876543210, 6 rounds, Z80 |" in page
     assert "| S1 | same keys, compared with dict | 1.52x, 4.12x | <= 2x, **undecided** |" in page
 
 
@@ -127,7 +131,7 @@ def test_a_shown_limit_comes_with_its_program() -> None:
 def test_what_is_not_to_be_quoted_says_so() -> None:
     page = page_of(record_of(run(figure(), is_quick=True, others=0.2)))
     said = "the quick form: do not quote it**; **disturbed**: other programs had 20% of the"
-    assert f"| 2026-01-02, commit 0123456789ab, 6 rounds; **{said}" in page
+    assert f"| 2026-01-02, commit 0123456789ab, 6 rounds, A processor; **{said}" in page
 
 
 def test_what_could_not_be_measured_is_listed() -> None:
