@@ -38,11 +38,27 @@ mod names;
 
 use fastcall::{Argument, Method};
 
+#[path = "../../../crates/arena/src/products.rs"]
+#[allow(unsafe_code, reason = "the product's own, as it is")]
+mod products;
+
 #[path = "../../../crates/arena/src/sum.rs"]
 #[allow(unsafe_code, dead_code, missing_docs, reason = "the product's own, as it is")]
 mod sum;
 
 const SECRET: [u8; 192] = [0x5a; 192];
+const ROWS: products::Key = products::Key([[0x5a5a_5a5a; 4]; 4]);
+
+/// Hashes a key as the product does, by a secret that is not random.
+#[inline(always)]
+fn hash(key: &[u8]) -> u64 {
+    if !(products::LEN_MIN..=products::LEN_MAX).contains(&key.len()) {
+        return XxHash3_64::oneshot_with_secret(&SECRET, key).expect("the secret is long enough");
+    }
+    let [first, second] = products::of(&ROWS, key);
+    let product = u128::from(first) * u128::from(second ^ key.len() as u64);
+    product as u64 ^ (product >> 64) as u64
+}
 
 /// Where a value lies, by a part of its key's hash. One word, so that few cache lines are needed.
 #[derive(Clone, Copy, Default)]
@@ -82,8 +98,7 @@ const LENGTH_BYTES: usize = 4;
 
 impl Table {
     fn tag_and_index(&self, key: &str) -> (u32, usize) {
-        let hash = XxHash3_64::oneshot_with_secret(&SECRET, key.as_bytes())
-            .expect("the secret is long enough");
+        let hash = hash(key.as_bytes());
         ((hash >> 32) as u32 | 1, hash as usize & (self.places.len() - 1))
     }
 

@@ -1,12 +1,15 @@
-//! Sums of products of short byte strings: NH, the first step of UMAC (J. Black, S. Halevi,
-//! H. Krawczyk, T. Krovetz and P. Rogaway, "UMAC: Fast and Secure Message Authentication", 1999;
-//! RFC 4418, section 5.2.2). Must not know what the bytes are.
+//! Two sums of a string of 17 to 64 bytes, for a hash. Must not know what the bytes are.
 //!
-//! Each 32-bit word is added to a word of the key, modulo 2^32. Words are multiplied in pairs, and the
-//! products added, modulo 2^64. Whoever does not know the key cannot choose two strings of one length
-//! that have the same sum with better odds than 2^-32.
+//! They are sums of NH (J. Black, S. Halevi, H. Krawczyk, T. Krovetz and P. Rogaway, "UMAC: Fast and
+//! Secure Message Authentication", 1999): each 32-bit word is added to a word of the key, modulo 2^32,
+//! and the sum of the products of word pairs is taken, modulo 2^64. Here the pairs add to two sums in
+//! turn. For whoever does not know the key, two strings of one length have the same two sums with odds of
+//! 2^-32 at most.
 //!
-//! The algorithm is specified in `docs/explanation/format.md`, "Notation". It is in this crate because
+//! Products of similar numbers are equal more often than random words would be. So each pair is also
+//! added, as it is, to the sum that does not have its product, as XXH3 does for long inputs.
+//!
+//! The algorithm is specified in `docs/explanation/format.md`, "Conventions". It is in this crate because
 //! code for one kind of processor is unsafe to call; it does not touch shared memory.
 
 /// The bytes that one step takes.
@@ -18,13 +21,12 @@ pub const LEN_MIN: usize = STEP_BYTES + 1;
 /// The greatest length of a string in bytes.
 pub const LEN_MAX: usize = 4 * STEP_BYTES;
 
-/// The words of a key, for each step others. Aligned so that an instruction can take a step's straight
-/// from memory.
+/// Random words: one row for each step. Aligned so that an instruction can read a row from memory.
 #[repr(align(16))]
 pub struct Key(pub [[u32; WORDS]; 4]);
 
-/// Two sums for a string of [`LEN_MIN`] to [`LEN_MAX`] bytes: of the first products of all steps, and of
-/// the second ones. Of the last two steps each may overlap those before it.
+/// The two sums of a string of [`LEN_MIN`] to [`LEN_MAX`] bytes. Its steps overlap unless it has a multiple
+/// of 16 bytes.
 ///
 /// # Panics
 /// If the string has another length.
@@ -57,24 +59,30 @@ fn sum_by<S: Sums>(key: &Key, string: &[u8]) -> [u64; 2] {
     sums.add(step(0), first).add(step(len - STEP_BYTES), last).words()
 }
 
-struct Words([u64; 2]);
+/// The sums of the products, and those of the pairs.
+struct Words([u64; 2], [u64; 2]);
 
 impl Sums for Words {
     fn none() -> Words {
-        Words([0; 2])
+        Words([0; 2], [0; 2])
     }
 
     #[inline(always)]
     fn add(self, step: &[u8; STEP_BYTES], key: &[u32; WORDS]) -> Words {
-        let keyed = |index: usize| {
-            let bytes = step[4 * index..].first_chunk().expect("a whole word");
-            u64::from(u32::from_le_bytes(*bytes).wrapping_add(key[index]))
+        let word = |index: usize| {
+            u32::from_le_bytes(*step[4 * index..].first_chunk().expect("a whole word"))
         };
-        Words([0, 1].map(|pair| self.0[pair].wrapping_add(keyed(2 * pair) * keyed(2 * pair + 1))))
+        let keyed = |index: usize| u64::from(word(index).wrapping_add(key[index]));
+        let product = |pair: usize| keyed(2 * pair) * keyed(2 * pair + 1);
+        let plain = |pair: usize| u64::from(word(2 * pair)) | u64::from(word(2 * pair + 1)) << 32;
+        Words(
+            [0, 1].map(|pair| self.0[pair].wrapping_add(product(pair))),
+            [0, 1].map(|pair| self.1[pair].wrapping_add(plain(pair))),
+        )
     }
 
     fn words(self) -> [u64; 2] {
-        self.0
+        [0, 1].map(|pair| self.0[pair].wrapping_add(self.1[1 - pair]))
     }
 }
 
@@ -89,32 +97,36 @@ mod x86_64 {
 
     use super::{STEP_BYTES, WORDS};
 
-    pub struct Sums(__m128i);
+    /// The sums of the products, and those of the pairs.
+    pub struct Sums(__m128i, __m128i);
 
     impl super::Sums for Sums {
         #[inline(always)]
         fn none() -> Sums {
             // SAFETY: the processor has the instruction.
-            Sums(unsafe { _mm_setzero_si128() })
+            unsafe { Sums(_mm_setzero_si128(), _mm_setzero_si128()) }
         }
 
         #[inline(always)]
         fn add(self, step: &[u8; STEP_BYTES], key: &[u32; WORDS]) -> Sums {
             // SAFETY: the processor has the instructions. Both references are to 16 bytes.
-            Sums(unsafe {
-                let key = _mm_loadu_si128(key.as_ptr().cast());
-                let keyed = _mm_add_epi32(_mm_loadu_si128(step.as_ptr().cast()), key);
+            unsafe {
+                let plain = _mm_loadu_si128(step.as_ptr().cast());
+                let keyed = _mm_add_epi32(plain, _mm_loadu_si128(key.as_ptr().cast()));
                 let odd_words = _mm_shuffle_epi32(keyed, 0b11_11_01_01);
-                _mm_add_epi64(self.0, _mm_mul_epu32(keyed, odd_words))
-            })
+                let products = _mm_mul_epu32(keyed, odd_words);
+                Sums(_mm_add_epi64(self.0, products), _mm_add_epi64(self.1, plain))
+            }
         }
 
         #[inline(always)]
         fn words(self) -> [u64; 2] {
             // SAFETY: the processor has the instructions.
             unsafe {
-                let second = _mm_unpackhi_epi64(self.0, self.0);
-                [self.0, second].map(|sum| _mm_cvtsi128_si64(sum) as u64)
+                let swapped = _mm_shuffle_epi32(self.1, 0b01_00_11_10);
+                let sums = _mm_add_epi64(self.0, swapped);
+                let second = _mm_unpackhi_epi64(sums, sums);
+                [sums, second].map(|sum| _mm_cvtsi128_si64(sum) as u64)
             }
         }
     }
@@ -143,25 +155,41 @@ mod tests {
         }
     }
 
-    /// The definition of UMAC for one whole string, with the words of the key in the order of the steps.
+    /// The definition, for one whole string and the words of the key in the order of the steps.
     #[test]
     fn sums_are_those_of_the_definition() {
         let string = string(7, LEN_MAX);
         let [first, last, second, last_but_one] = key().0;
         let keys = [first, second, last_but_one, last].concat();
-        let words = string.chunks_exact(4).zip(keys).map(|(bytes, key)| {
-            u64::from(u32::from_le_bytes(bytes.try_into().unwrap()).wrapping_add(key))
-        });
-        let words: Vec<u64> = words.collect();
-        let sum = |from: usize| {
-            (from..words.len())
-                .step_by(4)
-                .fold(0, |sum: u64, at| sum.wrapping_add(words[at] * words[at + 1]))
+        let mut sums = [0u64; 2];
+        for (pair, bytes) in string.chunks_exact(8).enumerate() {
+            let plain = u64::from_le_bytes(bytes.try_into().unwrap());
+            let low = (plain as u32).wrapping_add(keys[2 * pair]);
+            let high = ((plain >> 32) as u32).wrapping_add(keys[2 * pair + 1]);
+            let product = u64::from(low) * u64::from(high);
+            sums[pair % 2] = sums[pair % 2].wrapping_add(product);
+            sums[1 - pair % 2] = sums[1 - pair % 2].wrapping_add(plain);
+        }
+        assert_eq!(of(&key(), &string), sums);
+    }
+
+    /// Without words of the key these two have the same products.
+    #[test]
+    fn equal_products_have_other_sums() {
+        let none = Key([[0; WORDS]; 4]);
+        let of_words = |words: [u32; 2]| {
+            let mut string = [0; 24];
+            string[..4].copy_from_slice(&words[0].to_le_bytes());
+            string[4..8].copy_from_slice(&words[1].to_le_bytes());
+            of(&none, &string)
         };
-        assert_eq!(of(&key(), &string), [sum(0), sum(2)]);
+        let [one, other] = [[2, 6], [3, 4]].map(of_words);
+        assert_eq!(one[0], other[0]);
+        assert_ne!(one[1], other[1]);
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
     fn every_bit_counts() {
         for len in LEN_MIN..=LEN_MAX {
             let string = string(3, len);

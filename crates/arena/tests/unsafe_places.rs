@@ -19,7 +19,7 @@ const PRODUCT: [(&str, usize); 18] = [
     ("arena/src/platform/linux/liveness.rs", 5),
     ("arena/src/platform/linux/space.rs", 15),
     ("arena/src/platform/linux/wait.rs", 2),
-    ("arena/src/products.rs", 5),
+    ("arena/src/products.rs", 3),
     ("arena/src/region/latest.rs", 6),
     ("arena/src/region/mod.rs", 12),
     ("arena/src/region/view.rs", 7),

@@ -130,7 +130,7 @@ musl)
     ;;
 portable)
     RUSTFLAGS="--cfg portable" CARGO_TARGET_DIR=$target_dir/portable run "no assembly, no AES" \
-        cargo test --profile checked -p tuckbox-arena --lib --test sum_path -- region:: sum
+        cargo test --profile checked -p tuckbox-arena --lib --test sum_path -- region:: sum products::
     finish "portable"
     ;;
 x86-64)

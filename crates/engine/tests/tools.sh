@@ -85,7 +85,7 @@ run_tsan() { # rounds, further arguments
 case "${1:-}" in
 miri)
     seeds=${2:-4} status=0
-    run_miri 1 -p tuckbox-arena --lib -- region:: segments:: process::owner:: || status=$?
+    run_miri 1 -p tuckbox-arena --lib -- region:: segments:: process::owner:: products:: || status=$?
     cat "$log" >&2
     cp "$log" "$log.arena"
     [ "$status" != 0 ] || run_miri "$seeds" -p tuckbox-engine --test twin || status=$?

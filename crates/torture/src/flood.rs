@@ -56,10 +56,18 @@ fn open(folder: &Folder, name: &str) -> (Cache, Hasher) {
     (cache, Hasher::new([word(header::HASH_KEY), word(header::HASH_KEY + 8)]))
 }
 
+/// As long as keys usually are.
+type Key = [u8; 24];
+
+fn key(number: u64) -> Key {
+    let mut key = *b"a flood of similar keys.";
+    key[8..16].copy_from_slice(&number.to_le_bytes());
+    key
+}
+
 /// Keys whose hashes satisfy `is_it`, by trying.
-fn search(hasher: &Hasher, count: u64, from: u64, is_it: impl Fn(KeyHash) -> bool) -> Vec<[u8; 8]> {
-    let names = (from..).map(u64::to_le_bytes);
-    names.filter(|name| is_it(hasher.key(name))).take(count as usize).collect()
+fn search(hasher: &Hasher, count: u64, from: u64, is_it: impl Fn(KeyHash) -> bool) -> Vec<Key> {
+    (from..).map(key).filter(|key| is_it(hasher.key(key))).take(count as usize).collect()
 }
 
 /// The outcome of storing and reading some keys.
@@ -71,7 +79,7 @@ struct Outcome {
     slowest: Duration,
 }
 
-fn play(cache: &Cache, keys: &[[u8; 8]], lie_miss: bool) -> Outcome {
+fn play(cache: &Cache, keys: &[Key], lie_miss: bool) -> Outcome {
     let mut buffer = Buffer::new();
     let mut outcome =
         Outcome { found: 0, wrong: 0, refused: 0, took: Duration::ZERO, slowest: Duration::ZERO };
@@ -112,7 +120,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let double = search(&known_hasher, DOUBLE, from, |hash| {
         hash.first() & mask == 5 && hash.second() & mask == 6
     });
-    let plain: Vec<[u8; 8]> = (0..count).map(|key| (from ^ key << 20).to_le_bytes()).collect();
+    let plain: Vec<Key> = (0..count).map(|number| key(from ^ number << 20)).collect();
 
     let baseline = play(&other, &plain, lie);
     expect_all(&mut report, "ordinary keys", &baseline, count);

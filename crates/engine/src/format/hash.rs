@@ -1,8 +1,8 @@
 //! Hashes and checksums, keyed with random numbers of the file. Must not know what is hashed.
 //!
-//! NH for short bytes and XXH3 for others, with a secret for each file: without the file's key nobody
-//! can choose colliding keys. Someone who can read the file can, but buckets have bounded length and
-//! the whole key is compared. This is no authentication.
+//! Both have a secret for each file: without the file's key nobody can choose colliding keys. Someone
+//! who can read the file can, but buckets have bounded length and the whole key is compared. This is no
+//! authentication.
 
 use tuckbox_arena::products;
 use twox_hash::XxHash3_64;
@@ -13,7 +13,7 @@ pub(super) const TAG_FACTOR: u32 = 0x9e37_79b1;
 
 /// The keyed hash of one file.
 pub struct Hasher {
-    short: products::Key,
+    products: products::Key,
     secret: [u8; SECRET_BYTES],
     mixers: [u64; 5],
 }
@@ -102,25 +102,25 @@ impl Hasher {
         let mut words = secret
             .chunks_exact(4)
             .map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")));
-        let short = [[(); 4]; 4].map(|step| step.map(|()| words.next().expect("a word")));
+        let rows = [[(); 4]; 4].map(|step| step.map(|()| words.next().expect("a word")));
         let mixers = [0; 5].map(|_: u64| split_mix(&mut state) ^ key[1]);
-        Hasher { short: products::Key(short), secret, mixers }
+        Hasher { products: products::Key(rows), secret, mixers }
     }
 
-    /// Hashes a key.
+    /// Hashes a key, by NH if it has 17 to 64 bytes. Two keys of one file can have the same hash.
     #[inline(always)]
     pub fn key(&self, key: &[u8]) -> KeyHash {
-        KeyHash(self.bytes(key))
+        if !(products::LEN_MIN..=products::LEN_MAX).contains(&key.len()) {
+            return KeyHash(self.bytes(key));
+        }
+        let [first, second] = products::of(&self.products, key);
+        let [.., for_first, for_second] = self.mixers;
+        KeyHash(fold(first ^ for_first, second ^ for_second ^ key.len() as u64))
     }
 
-    /// Hashes other bytes.
+    /// Hashes other bytes, or a key where another hash than [`Hasher::key`]'s is needed, by XXH3.
     #[inline(always)]
     pub fn bytes(&self, bytes: &[u8]) -> u64 {
-        if (products::LEN_MIN..=products::LEN_MAX).contains(&bytes.len()) {
-            let [first, second] = products::of(&self.short, bytes);
-            let [.., for_first, for_second] = self.mixers;
-            return fold(first ^ for_first, second ^ for_second ^ bytes.len() as u64);
-        }
         XxHash3_64::oneshot_with_secret(&self.secret, bytes).expect("the secret is long enough")
     }
 
@@ -155,13 +155,13 @@ mod tests {
             (0..1500u32).map(|n| (n.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect();
         // Each step is a bijection, so one wrong hash or checksum changes the result.
         let digest = (0..=bytes.len()).fold(0u64, |digest, count| {
-            let hash = hasher.bytes(&bytes[..count]);
-            let sum = hasher.checksum(KeyHash(hash), hash, count as u64, PLACE);
-            (digest.rotate_left(29) ^ hash)
+            let (key, other) = (hasher.key(&bytes[..count]), hasher.bytes(&bytes[..count]));
+            let sum = hasher.checksum(key, other, count as u64, PLACE);
+            (digest.rotate_left(29) ^ key.0)
                 .wrapping_add(u64::from(sum))
                 .wrapping_mul(0xbf58_476d_1ce4_e5b9)
         });
-        assert_eq!(digest, 0x22f8_3253_d9af_8cbe);
+        assert_eq!(digest, 0x8101_9784_6bdd_236b);
     }
 
     #[test]
@@ -179,18 +179,24 @@ mod tests {
         }
     }
 
-    /// Keys that differ little, of several lengths: binary numbers, and decimal ones in the middle of
-    /// short, common and long keys.
-    fn similar_keys() -> [Vec<Vec<u8>>; 4] {
+    /// Keys that differ little, of several lengths: binary and decimal numbers, and those of two words
+    /// of the same product.
+    fn similar_keys() -> [Vec<Vec<u8>>; 5] {
         let numbers = 0..10_000u32;
         let decimal = |before: usize, after: usize| {
-            numbers.clone().map(move |n| format!("{n:>0$}{n:->1$}", before, after).into_bytes())
+            let key = move |n| format!("{n:>before$}{:>after$}", "").into_bytes();
+            numbers.clone().map(key).collect()
         };
+        let grid = numbers.clone().map(|n| {
+            let words = [n / 100, n % 100, 0, 0, 0, 0];
+            words.iter().flat_map(|word: &u32| word.to_le_bytes()).collect()
+        });
         [
             numbers.clone().map(|n| n.to_le_bytes().to_vec()).collect(),
-            decimal(12, 8).collect(),
-            decimal(6, 30).collect(),
-            decimal(40, 24).collect(),
+            decimal(12, 8),
+            decimal(20, 16),
+            decimal(64, 0),
+            grid.collect(),
         ]
     }
 

@@ -33,7 +33,8 @@ const READ_ONLY_WALKS_MAX: u32 = 64;
 /// Attempts to read a slot that keeps changing.
 const ATTEMPTS: u32 = 64;
 
-/// Hashes of keys. They are keyed themselves, so the set needs no random key from the system.
+/// Hashes of keys by XXH3: those that find an entry are the same for two keys too often. They are keyed
+/// themselves, so the set needs no random key from the system.
 type Hashes = HashSet<u64, BuildHasherDefault<DefaultHasher>>;
 
 /// The position of an iteration.
@@ -223,7 +224,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads the entry of a slot, if it has a valid one. Returns its key's hash.
+    /// Reads the entry of a slot, if it has a valid one. Returns its key's hash for [`Walk::seen`].
     fn scan_slot(
         self,
         shard_at: u64,
@@ -257,7 +258,7 @@ impl Reader<'_> {
                         return Ok(None);
                     }
                     if !with_values || buffer.load_large_value(&self)? {
-                        return Ok(Some(hash.0));
+                        return Ok(Some(self.hasher.bytes(copied.header.key(&buffer.record))));
                     }
                 }
             }
@@ -278,7 +279,7 @@ fn list_unseen(shard: &Index<'_>, seen: &Hashes) -> Vec<Vec<u8>> {
                 continue;
             }
             let key = header.key(&record);
-            if !seen.contains(&shard.cx.hasher.key(key).0) {
+            if !seen.contains(&shard.cx.hasher.bytes(key)) {
                 keys.push(key.to_vec());
             }
         }

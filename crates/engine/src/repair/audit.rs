@@ -541,10 +541,12 @@ impl Audit<'_> {
             self.arena().set_note(*segment, note::LIVE, before | found);
             if was != found && *was < note::LIVE_UNKNOWN {
                 report.wrong_counts += 1;
-                let counts = format_args!(
-                    "segment {segment} has parts of {found} entries; {was} were counted"
+                self.list(
+                    report,
+                    format_args!(
+                        "segment {segment} has parts of {found} entries; {was} were counted"
+                    ),
                 );
-                self.list(report, counts);
             }
         }
     }

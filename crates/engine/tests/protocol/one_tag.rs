@@ -135,3 +135,53 @@ fn a_key_is_found_that_moves_after_the_other_was_met() {
     }
     assert!(met > 50, "{met} readers met another key first");
 }
+
+/// Two keys of one hash in a twin: docs/explanation/format.md, "Conventions". In two pairs, one word
+/// is the negative of its word of the secret, so their products are 0. The pairs change places, which
+/// does not change their sum.
+fn of_one_hash() -> [[u8; 64]; 2] {
+    const HASH_KEY: [u64; 2] = [3, 4];
+    let mut state = HASH_KEY[0];
+    let secret: [u64; 8] = std::array::from_fn(|index| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let word = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ word >> 31 ^ HASH_KEY[1].rotate_left(index as u32)
+    });
+    // The first pair is in the first step, the other one in the last.
+    let negative = |of: u64| (of as u32).wrapping_neg().to_le_bytes();
+    let keys = [[1u8, 0], [0, 1]].map(|[first, last]| {
+        let mut key = [7; 64];
+        key[..4].copy_from_slice(&negative(secret[0]));
+        key[48..52].copy_from_slice(&negative(secret[2]));
+        (key[4], key[52]) = (first, last);
+        key
+    });
+    let hasher = Hasher::new(HASH_KEY);
+    assert_eq!(hasher.key(&keys[0]), hasher.key(&keys[1]));
+    keys
+}
+
+#[test]
+fn keys_of_one_hash_are_separate_entries_also_in_a_walk() {
+    let keys = of_one_hash();
+    let twins = twins(SIZE_BYTES, 1);
+    for (round, key) in keys.iter().enumerate() {
+        set(&twins[0], key, round);
+    }
+    let found: Vec<_> = keys.iter().map(|key| byte_of(&twins[0], key)).collect();
+    assert_eq!(found, [Some(0), Some(1)]);
+    let (mut scan, mut buffer) = (twins[0].scan(), Buffer::new());
+    let mut walked = Vec::new();
+    while let Some(item) = scan.next(&mut buffer).unwrap() {
+        walked.push(item.key.to_vec());
+    }
+    walked.sort_unstable();
+    let mut expected = keys.map(|key| key.to_vec());
+    expected.sort_unstable();
+    assert_eq!(walked, expected);
+    assert!(twins[0].delete(&keys[0]).unwrap());
+    let found: Vec<_> = keys.iter().map(|key| byte_of(&twins[0], key)).collect();
+    assert_eq!(found, [None, Some(1)]);
+    assert_sound(&twins[0]);
+}
