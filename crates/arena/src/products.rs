@@ -6,8 +6,8 @@
 //! turn. For whoever does not know the key, two strings of one length have the same two sums with odds of
 //! 2^-32 at most.
 //!
-//! Products of similar numbers are equal more often than random words would be. So each pair is also
-//! added, as it is, to the sum that does not have its product, as XXH3 does for long inputs.
+//! Products of similar numbers are equal more often than random words would be. So each keyed
+//! pair is also added, as one word, to the sum that does not have its product. XXH3 does alike.
 //!
 //! The algorithm is specified in `docs/explanation/format.md`, "Conventions". It is in this crate because
 //! code for one kind of processor is unsafe to call; it does not touch shared memory.
@@ -59,7 +59,7 @@ fn sum_by<S: Sums>(key: &Key, string: &[u8]) -> [u64; 2] {
     sums.add(step(0), first).add(step(len - STEP_BYTES), last).words()
 }
 
-/// The sums of the products, and those of the pairs.
+/// The sums of the products, and those of the keyed pairs.
 struct Words([u64; 2], [u64; 2]);
 
 impl Sums for Words {
@@ -69,15 +69,15 @@ impl Sums for Words {
 
     #[inline(always)]
     fn add(self, step: &[u8; STEP_BYTES], key: &[u32; WORDS]) -> Words {
-        let word = |index: usize| {
-            u32::from_le_bytes(*step[4 * index..].first_chunk().expect("a whole word"))
+        let keyed = |index: usize| {
+            let bytes = step[4 * index..].first_chunk().expect("a whole word");
+            u64::from(u32::from_le_bytes(*bytes).wrapping_add(key[index]))
         };
-        let keyed = |index: usize| u64::from(word(index).wrapping_add(key[index]));
         let product = |pair: usize| keyed(2 * pair) * keyed(2 * pair + 1);
-        let plain = |pair: usize| u64::from(word(2 * pair)) | u64::from(word(2 * pair + 1)) << 32;
+        let joined = |pair: usize| keyed(2 * pair) | keyed(2 * pair + 1) << 32;
         Words(
             [0, 1].map(|pair| self.0[pair].wrapping_add(product(pair))),
-            [0, 1].map(|pair| self.1[pair].wrapping_add(plain(pair))),
+            [0, 1].map(|pair| self.1[pair].wrapping_add(joined(pair))),
         )
     }
 
@@ -97,7 +97,7 @@ mod x86_64 {
 
     use super::{STEP_BYTES, WORDS};
 
-    /// The sums of the products, and those of the pairs.
+    /// The sums of the products, and those of the keyed pairs.
     pub struct Sums(__m128i, __m128i);
 
     impl super::Sums for Sums {
@@ -111,11 +111,11 @@ mod x86_64 {
         fn add(self, step: &[u8; STEP_BYTES], key: &[u32; WORDS]) -> Sums {
             // SAFETY: the processor has the instructions. Both references are to 16 bytes.
             unsafe {
-                let plain = _mm_loadu_si128(step.as_ptr().cast());
-                let keyed = _mm_add_epi32(plain, _mm_loadu_si128(key.as_ptr().cast()));
+                let key = _mm_loadu_si128(key.as_ptr().cast());
+                let keyed = _mm_add_epi32(_mm_loadu_si128(step.as_ptr().cast()), key);
                 let odd_words = _mm_shuffle_epi32(keyed, 0b11_11_01_01);
                 let products = _mm_mul_epu32(keyed, odd_words);
-                Sums(_mm_add_epi64(self.0, products), _mm_add_epi64(self.1, plain))
+                Sums(_mm_add_epi64(self.0, products), _mm_add_epi64(self.1, keyed))
             }
         }
 
@@ -163,12 +163,12 @@ mod tests {
         let keys = [first, second, last_but_one, last].concat();
         let mut sums = [0u64; 2];
         for (pair, bytes) in string.chunks_exact(8).enumerate() {
-            let plain = u64::from_le_bytes(bytes.try_into().unwrap());
-            let low = (plain as u32).wrapping_add(keys[2 * pair]);
-            let high = ((plain >> 32) as u32).wrapping_add(keys[2 * pair + 1]);
-            let product = u64::from(low) * u64::from(high);
-            sums[pair % 2] = sums[pair % 2].wrapping_add(product);
-            sums[1 - pair % 2] = sums[1 - pair % 2].wrapping_add(plain);
+            let word = |half: usize| {
+                let word = u32::from_le_bytes(bytes[4 * half..][..4].try_into().unwrap());
+                u64::from(word.wrapping_add(keys[2 * pair + half]))
+            };
+            sums[pair % 2] = sums[pair % 2].wrapping_add(word(0) * word(1));
+            sums[1 - pair % 2] = sums[1 - pair % 2].wrapping_add(word(0) + (word(1) << 32));
         }
         assert_eq!(of(&key(), &string), sums);
     }

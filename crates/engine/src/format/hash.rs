@@ -161,7 +161,7 @@ mod tests {
                 .wrapping_add(u64::from(sum))
                 .wrapping_mul(0xbf58_476d_1ce4_e5b9)
         });
-        assert_eq!(digest, 0x8101_9784_6bdd_236b);
+        assert_eq!(digest, 0x0032_9e69_cd27_9dcd);
     }
 
     #[test]
