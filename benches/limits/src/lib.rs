@@ -47,7 +47,7 @@ mod products;
 mod sum;
 
 const SECRET: [u8; 192] = [0x5a; 192];
-const ROWS: products::Key = products::Key([[0x5a5a_5a5a; 4]; 4]);
+const ROWS: products::Key = [products::Row([0x5a5a_5a5a; 4]); 4];
 
 /// Hashes a key as the product does, by a secret that is not random.
 #[inline(always)]

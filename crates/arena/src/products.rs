@@ -21,9 +21,13 @@ pub const LEN_MIN: usize = STEP_BYTES + 1;
 /// The greatest length of a string in bytes.
 pub const LEN_MAX: usize = 4 * STEP_BYTES;
 
-/// Random words: one row for each step. Aligned so that an instruction can read a row from memory.
+/// Random words for a step. Aligned so that an instruction can read them from memory.
+#[derive(Clone, Copy)]
 #[repr(align(16))]
-pub struct Key(pub [[u32; WORDS]; 4]);
+pub struct Row(pub [u32; WORDS]);
+
+/// A row for each step.
+pub type Key = [Row; 4];
 
 /// The two sums of a string of [`LEN_MIN`] to [`LEN_MAX`] bytes. Its steps overlap unless it has a multiple
 /// of 16 bytes.
@@ -41,7 +45,7 @@ pub fn of(key: &Key, string: &[u8]) -> [u64; 2] {
 /// Two sums, and how a processor adds to them.
 trait Sums {
     fn none() -> Self;
-    fn add(self, step: &[u8; STEP_BYTES], key: &[u32; WORDS]) -> Self;
+    fn add(self, step: &[u8; STEP_BYTES], row: &Row) -> Self;
     fn words(self) -> [u64; 2];
 }
 
@@ -50,7 +54,7 @@ fn sum_by<S: Sums>(key: &Key, string: &[u8]) -> [u64; 2] {
     let len = string.len();
     assert!((LEN_MIN..=LEN_MAX).contains(&len), "longer and shorter strings have another hash");
     let step = |at: usize| string[at..].first_chunk().expect("a whole step");
-    let [first, last, second, last_but_one] = &key.0;
+    let [first, last, second, last_but_one] = key;
     let mut sums = S::none();
     if len > 2 * STEP_BYTES {
         sums = sums.add(step(STEP_BYTES), second);
@@ -68,10 +72,10 @@ impl Sums for Words {
     }
 
     #[inline(always)]
-    fn add(self, step: &[u8; STEP_BYTES], key: &[u32; WORDS]) -> Words {
+    fn add(self, step: &[u8; STEP_BYTES], row: &Row) -> Words {
         let keyed = |index: usize| {
             let bytes = step[4 * index..].first_chunk().expect("a whole word");
-            u64::from(u32::from_le_bytes(*bytes).wrapping_add(key[index]))
+            u64::from(u32::from_le_bytes(*bytes).wrapping_add(row.0[index]))
         };
         let product = |pair: usize| keyed(2 * pair) * keyed(2 * pair + 1);
         let joined = |pair: usize| keyed(2 * pair) | keyed(2 * pair + 1) << 32;
@@ -91,11 +95,11 @@ impl Sums for Words {
 #[allow(unused_unsafe, reason = "most are not unsafe any more since Rust 1.87")]
 mod x86_64 {
     use std::arch::x86_64::{
-        __m128i, _mm_add_epi32, _mm_add_epi64, _mm_cvtsi128_si64, _mm_loadu_si128, _mm_mul_epu32,
-        _mm_setzero_si128, _mm_shuffle_epi32, _mm_unpackhi_epi64,
+        __m128i, _mm_add_epi32, _mm_add_epi64, _mm_cvtsi128_si64, _mm_load_si128, _mm_loadu_si128,
+        _mm_mul_epu32, _mm_setzero_si128, _mm_shuffle_epi32, _mm_unpackhi_epi64,
     };
 
-    use super::{STEP_BYTES, WORDS};
+    use super::{Row, STEP_BYTES};
 
     /// The sums of the products, and those of the keyed pairs.
     pub struct Sums(__m128i, __m128i);
@@ -108,11 +112,12 @@ mod x86_64 {
         }
 
         #[inline(always)]
-        fn add(self, step: &[u8; STEP_BYTES], key: &[u32; WORDS]) -> Sums {
-            // SAFETY: the processor has the instructions. Both references are to 16 bytes.
+        fn add(self, step: &[u8; STEP_BYTES], row: &Row) -> Sums {
+            // SAFETY: the processor has the instructions. Both references are to 16 bytes, and a row
+            // is aligned.
             unsafe {
-                let key = _mm_loadu_si128(key.as_ptr().cast());
-                let keyed = _mm_add_epi32(_mm_loadu_si128(step.as_ptr().cast()), key);
+                let row = _mm_load_si128(row.0.as_ptr().cast());
+                let keyed = _mm_add_epi32(_mm_loadu_si128(step.as_ptr().cast()), row);
                 let odd_words = _mm_shuffle_epi32(keyed, 0b11_11_01_01);
                 let products = _mm_mul_epu32(keyed, odd_words);
                 Sums(_mm_add_epi64(self.0, products), _mm_add_epi64(self.1, keyed))
@@ -138,7 +143,7 @@ mod tests {
 
     fn key() -> Key {
         let word = |number: usize| (number as u32 + 1).wrapping_mul(0x9e37_79b1);
-        Key(std::array::from_fn(|step| std::array::from_fn(|index| word(WORDS * step + index))))
+        std::array::from_fn(|row| Row(std::array::from_fn(|index| word(WORDS * row + index))))
     }
 
     fn string(seed: u32, len: usize) -> Vec<u8> {
@@ -159,7 +164,7 @@ mod tests {
     #[test]
     fn sums_are_those_of_the_definition() {
         let string = string(7, LEN_MAX);
-        let [first, last, second, last_but_one] = key().0;
+        let [first, last, second, last_but_one] = key().map(|row| row.0);
         let keys = [first, second, last_but_one, last].concat();
         let mut sums = [0u64; 2];
         for (pair, bytes) in string.chunks_exact(8).enumerate() {
@@ -176,7 +181,7 @@ mod tests {
     /// Without words of the key these two have the same products.
     #[test]
     fn equal_products_have_other_sums() {
-        let none = Key([[0; WORDS]; 4]);
+        let none = [Row([0; WORDS]); 4];
         let of_words = |words: [u32; 2]| {
             let mut string = [0; 24];
             string[..4].copy_from_slice(&words[0].to_le_bytes());

@@ -102,9 +102,9 @@ impl Hasher {
         let mut words = secret
             .chunks_exact(4)
             .map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")));
-        let rows = [[(); 4]; 4].map(|step| step.map(|()| words.next().expect("a word")));
+        let rows = [[(); 4]; 4].map(|row| row.map(|()| words.next().expect("a word")));
         let mixers = [0; 5].map(|_: u64| split_mix(&mut state) ^ key[1]);
-        Hasher { products: products::Key(rows), secret, mixers }
+        Hasher { products: rows.map(products::Row), secret, mixers }
     }
 
     /// Hashes a key, by NH if it has 17 to 64 bytes. Two keys of one file can have the same hash.
