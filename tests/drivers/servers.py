@@ -96,9 +96,18 @@ class Server:
         self._send(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kill it and wait for its end."""
+        """Kill it and its own processes, and wait for their ends.
+
+        They hold the memory that they share until then, and PostgreSQL does not start meanwhile.
+        """
+        processes: list[psutil.Process] = []
+        with suppress(psutil.NoSuchProcess):
+            self.pause()  # It starts no further process.
+            processes = self._processes()
         self._send(signal.SIGKILL)
         self._process.wait()
+        while not all(has_ended(process) for process in processes):
+            time.sleep(0.001)
 
     def _processes(self) -> list[psutil.Process]:
         """The server and its own processes, which may have other sessions."""
@@ -126,6 +135,14 @@ def reserved_port() -> int:
         listener.accept()[0].close()  # The side that closes first keeps the connection.
         port: int = listener.getsockname()[1]
         return port
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Whether it has no memory any more, although its parent may not know yet."""
+    with suppress(psutil.NoSuchProcess):
+        ended: bool = process.status() == psutil.STATUS_ZOMBIE
+        return ended
+    return True
 
 
 def is_stopped(pid: int) -> bool:
