@@ -140,7 +140,8 @@ def reserved_port() -> int:
 def has_ended(process: psutil.Process) -> bool:
     """Whether it has no memory any more, although its parent may not know yet."""
     with suppress(psutil.NoSuchProcess):
-        ended: bool = process.status() == psutil.STATUS_ZOMBIE
+        # Another process may have its number by now.
+        ended: bool = not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
         return ended
     return True
 

@@ -7,9 +7,10 @@
 //! 2^-32 at most.
 //!
 //! Products of similar numbers are equal more often than random words would be. So each keyed
-//! pair is also added, as one word, to the sum that does not have its product. XXH3 does alike.
+//! pair is also added, as one word, to the sum that does not have its product, as XXH3 does for long
+//! inputs.
 //!
-//! The algorithm is specified in `docs/explanation/format.md`, "Conventions". It is in this crate because
+//! The algorithm is specified in `docs/explanation/format.md`, "Index". It is in this crate because
 //! code for one kind of processor is unsafe to call; it does not touch shared memory.
 
 /// The bytes that one step takes.

@@ -1,8 +1,8 @@
 //! Hashes and checksums, keyed with random numbers of the file. Must not know what is hashed.
 //!
-//! Both have a secret for each file: without the file's key nobody can choose colliding keys. Someone
-//! who can read the file can, but buckets have bounded length and the whole key is compared. This is no
-//! authentication.
+//! NH and XXH3 with a secret for each file: without the file's key nobody can choose colliding keys.
+//! Someone who can read the file can, but buckets have bounded length and the whole key is compared. This
+//! is no authentication.
 
 use tuckbox_arena::products;
 use twox_hash::XxHash3_64;
@@ -179,8 +179,8 @@ mod tests {
         }
     }
 
-    /// Keys that differ little, of several lengths: binary and decimal numbers, and those of two words
-    /// of the same product.
+    /// Keys that differ little, of several lengths: binary and decimal numbers, and pairs of small
+    /// numbers, many of which have the same product.
     fn similar_keys() -> [Vec<Vec<u8>>; 5] {
         let numbers = 0..10_000u32;
         let decimal = |before: usize, after: usize| {

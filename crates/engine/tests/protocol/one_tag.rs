@@ -136,7 +136,7 @@ fn a_key_is_found_that_moves_after_the_other_was_met() {
     assert!(met > 50, "{met} readers met another key first");
 }
 
-/// Two keys of one hash in a twin: docs/explanation/format.md, "Conventions". In two pairs, one word
+/// Two keys of one hash in a twin: docs/explanation/format.md, "Index". In two pairs, one word
 /// is the negative of its word of the secret, so their products are 0. The pairs change places, which
 /// does not change their sum.
 fn of_one_hash() -> [[u8; 64]; 2] {
