@@ -35,6 +35,9 @@ const LEN_MAX: usize = 64;
 /// Words before the entries.
 const HEADER_WORDS: usize = (shadow::ENTRIES / 8) as usize;
 const STAMP_MASK: u64 = 0xffff;
+/// In an entry's word: whether it is taken, and whether its log is the main one.
+const TAKEN: u16 = 1 << 7;
+const MAIN: u16 = 1 << 6;
 const CLOCK_MASK: u64 = 0xfff;
 /// Multiplying eight bytes of 0 or 1 by this gathers them in the highest eight bits, the first byte
 /// lowest.
@@ -51,14 +54,14 @@ impl Entry {
         Entry(
             u64::from(hash as u16) << 48
                 | cost.clamp(1, COST_MAX) << 8
-                | 1 << 7
+                | u64::from(TAKEN)
                 | u64::from(is_admitted) << 5
                 | frequency.min(FREQUENCY_MAX) << 2,
         )
     }
 
     fn is_taken(self) -> bool {
-        self.0 >> 7 & 1 == 1
+        self.0 as u16 & TAKEN != 0
     }
 
     fn tag(self) -> u16 {
@@ -75,12 +78,20 @@ impl Entry {
     }
 
     fn kind(self) -> LogKind {
-        LogKind::of(self.0 >> 6 & 1 == 1)
+        LogKind::of(self.0 as u16 & MAIN != 0)
     }
 
-    /// Whether it is an entry of this log.
-    fn is_in(self, kind: LogKind) -> bool {
-        self.is_taken() & (self.kind() == kind)
+    /// The bits that tell whether it is an entry, and of which log.
+    fn state(self) -> u16 {
+        self.0 as u16 & (TAKEN | MAIN)
+    }
+
+    /// The [`Entry::state`] of the entries of a log.
+    fn state_in(kind: LogKind) -> u16 {
+        match kind {
+            LogKind::Main => TAKEN | MAIN,
+            _ => TAKEN,
+        }
     }
 
     fn cost(self) -> u64 {
@@ -96,9 +107,9 @@ impl Entry {
     }
 
     fn appended(self, kind: LogKind, stamp: u64, clock: u64) -> Entry {
-        let kept = self.0 & !(1 << 6 | STAMP_MASK << 20 | CLOCK_MASK << 36);
-        let main = u64::from(kind == LogKind::Main);
-        Entry(kept | main << 6 | (stamp & STAMP_MASK) << 20 | (clock & CLOCK_MASK) << 36)
+        let kept = self.0 & !(u64::from(MAIN) | STAMP_MASK << 20 | CLOCK_MASK << 36);
+        let main = u64::from(Entry::state_in(kind) & MAIN);
+        Entry(kept | main | (stamp & STAMP_MASK) << 20 | (clock & CLOCK_MASK) << 36)
     }
 }
 
@@ -164,6 +175,8 @@ impl<'a, W: Words> Shadow<'a, W> {
     }
 
     /// Reads the shadow at an offset.
+    // Inline: the result is long, and would be copied in memory.
+    #[inline(always)]
     pub fn load(
         words: &'a W,
         at: u64,
@@ -194,15 +207,23 @@ impl<'a, W: Words> Shadow<'a, W> {
         // One field after the other, so that the compiler can use vector instructions.
         let words = &loaded[HEADER_WORDS..];
         shadow.entries.iter_mut().zip(words).for_each(|(entry, word)| *entry = Entry(*word));
-        let entries = &shadow.entries;
-        shadow.tags = entries.map(Entry::tag);
-        shadow.stamps = entries.map(Entry::stamp);
+        let Shadow { entries, tags, stamps, .. } = &mut shadow;
+        let (mut states, mut costs) = ([0; LEN_MAX], [0; LEN_MAX]);
+        let copy = |target: &mut [u16; LEN_MAX], field: fn(Entry) -> u16| {
+            target.iter_mut().zip(&*entries).for_each(|(target, entry)| *target = field(*entry));
+        };
+        copy(tags, Entry::tag);
+        copy(stamps, Entry::stamp);
+        copy(&mut states, Entry::state);
+        // The highest cost has twelve bits.
+        copy(&mut costs, |entry| entry.cost() as u16);
         for kind in LogKind::BOTH {
             let log = kind as usize;
-            shadow.in_log[log] = entries.map(|entry| if entry.is_in(kind) { u16::MAX } else { 0 });
+            let wanted = Entry::state_in(kind);
+            shadow.in_log[log] = states.map(|state| if state == wanted { u16::MAX } else { 0 });
             shadow.members[log] = places_of(&shadow.in_log[log], u16::MAX);
-            let cost = |entry: &Entry| if entry.is_in(kind) { entry.cost() } else { 0 };
-            shadow.used[log] = entries.iter().map(cost).sum();
+            let masked = costs.iter().zip(&shadow.in_log[log]).map(|(cost, is_in)| cost & is_in);
+            shadow.used[log] = u64::from(masked.map(u32::from).sum::<u32>());
         }
         shadow
     }
