@@ -43,10 +43,11 @@ def next_limit(bytes_max: int, step: int, tries: Sequence[Try]) -> int | None:
     if not tries:
         return _stepped(bytes_max, step)
     *before, last = tries
-    if last.reason or any(one.bytes_measured == last.bytes_measured for one in before):
+    fitting = [one for one in tries if one.bytes_measured <= bytes_max]
+    is_known = any(one.bytes_measured == last.bytes_measured for one in before)
+    if last.reason or (is_known and fitting):
         # It fails with such a limit, or there is nothing between two of its steps.
         return None
-    fitting = [one for one in tries if one.bytes_measured <= bytes_max]
     exceeding = [one for one in tries if one.bytes_measured > bytes_max]
     low = max(fitting, key=lambda one: one.limit, default=None)
     high = min(exceeding, key=lambda one: one.limit, default=None)
@@ -122,16 +123,16 @@ def _on_line(one: Try, other: Try, wanted: float) -> float | None:
 def _beyond(nearest: Sequence[Try], wanted: float) -> float | None:
     """Return a limit beyond the first of `nearest`, whose measurements are on one side of `wanted`.
 
-    With one measurement, bytes are assumed to be proportional to the limit. None if limits make no
-    difference.
+    With one measurement, or two that are the same, bytes are assumed to be proportional to the
+    limit. None if it stores nothing.
     """
     first = nearest[0]
     if first.bytes_measured == 0:
         return None
     proportional = first.limit * wanted / first.bytes_measured
-    guess = _on_line(first, nearest[1], wanted) if len(nearest) > 1 else proportional
+    guess = _on_line(first, nearest[1], wanted) if len(nearest) > 1 else None
     if guess is None:
-        return None
+        guess = proportional
     if (guess < first.limit) != (proportional < first.limit):
         # Noise: the smaller limit gave more bytes.
         guess = proportional

@@ -80,6 +80,15 @@ def test_a_store_with_steps_of_its_own_ends_the_search() -> None:
     assert len(tries) < TRIES_MAX
 
 
+def test_two_tries_on_the_same_step_above_the_target_do_not_end_the_search() -> None:
+    steps = {385_000: 585_728, 500_000: 602_112}
+    tries = searched(
+        lambda limit: next((used for most, used in steps.items() if limit <= most), 892_928),
+        bytes_max=600_000,
+    )
+    assert [one.bytes_measured for one in tries] == [892_928, 602_112, 602_112, 585_728]
+
+
 def test_a_store_that_obeys_no_limit_ends_the_search() -> None:
     tries = searched(lambda _: 9_000_000)
     assert len(tries) == 2
