@@ -90,7 +90,7 @@ impl Entry {
     fn state_in(kind: LogKind) -> u16 {
         match kind {
             LogKind::Main => TAKEN | MAIN,
-            _ => TAKEN,
+            LogKind::Small | LogKind::Pinned => TAKEN,
         }
     }
 
